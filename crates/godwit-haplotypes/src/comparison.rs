@@ -73,9 +73,15 @@ pub fn compare_haplotypes(
     match comparison.run(false)? {
         Ok(report) => Ok(report),
         // The contigs of a file have another order than those of the reference: read the files into memory.
-        Err(OutOfOrder) => comparison.run(true)?.map_err(|OutOfOrder| HaplotypeError::Incomparable {
-            problem: "the contigs of the files have no common order".to_owned(),
-        }),
+        Err(OutOfOrder) => {
+            let incomparable = |problem| HaplotypeError::Incomparable { problem };
+            if let Some(path) = [&options.calls, &options.truth].into_iter().find(|path| !path.is_file()) {
+                let problem = "is a pipe whose contigs have another order than those of the reference; write a file";
+                return Err(incomparable(format!("{} {problem}", path.display())));
+            }
+            let found = comparison.run(true)?;
+            found.map_err(|OutOfOrder| incomparable("the contigs of the files have no common order".to_owned()))
+        }
     }
 }
 
