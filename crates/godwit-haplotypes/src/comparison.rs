@@ -10,19 +10,21 @@ use std::thread;
 use godwit_formats::fasta::FaiRecord;
 
 use crate::alleles::Template;
+use crate::comparison_options::{HaplotypeOptions, SampleChoice, ScoreField, Subset};
+use crate::contig_records::ContigRecords;
 use crate::error::HaplotypeError;
 use crate::evaluation::{Contig, EvaluationError, EvaluationRules};
-use crate::options::{HaplotypeOptions, SampleChoice, ScoreField, Subset};
 use crate::output::{ContigOutput, compare_contig};
 use crate::output_files::OutputFiles;
-use crate::reference::Reference;
+use crate::reference_file::Reference;
 use crate::regions::Regions;
 use crate::report::{HaplotypeComparison, ReportBuilder};
 use crate::search::{CALLS, SearchError, TRUTH};
 use crate::vcf_source::{OutOfOrder, VcfSource};
 
-/// Size of the contigs in memory above which no further contig is read.
-const MAX_PENDING_BYTES: usize = 256 << 20;
+/// Size of the contigs in memory above which no further contig is read. The two largest chromosomes of a human genome fit,
+/// with 400,000 records each on either side.
+const MAX_HELD_BYTES: usize = 768 << 20;
 /// Subsets of the report, besides those of the tables.
 const REPORT_SUBSETS: [Subset; 4] = [Subset::Snp, Subset::NonSnp, Subset::Indel, Subset::Mnp];
 
@@ -235,8 +237,8 @@ impl Comparison<'_> {
                 collector.skip(number);
                 continue;
             }
-            let bytes = calls.text_bytes() + truth.text_bytes() + contig.bases as usize / 2;
-            collector.drain(MAX_PENDING_BYTES.saturating_sub(bytes), collect)?;
+            let bytes = held_bytes(&[&calls, &truth], contig);
+            collector.drain(MAX_HELD_BYTES.saturating_sub(bytes), collect)?;
             collector.pending += 1;
             collector.held_bytes += bytes;
             let contig = Contig { name: contig.name.clone(), template: Template::default(), records: [calls, truth] };
@@ -251,8 +253,7 @@ impl Comparison<'_> {
         loop {
             let job = jobs.lock().map(|jobs| jobs.recv());
             let Ok(Ok((number, mut contig))) = job else { return };
-            let base_count = self.reference.contigs()[number].bases as usize;
-            let bytes = contig.records.iter().map(|records| records.text_bytes()).sum::<usize>() + base_count / 2;
+            let bytes = held_bytes(&contig.records.each_ref(), &self.reference.contigs()[number]);
             let output = self.reference.read_template(number).and_then(|template| {
                 contig.template = template;
                 let output = compare_contig(&contig, rules, self.directory.is_some());
@@ -285,8 +286,13 @@ impl Comparison<'_> {
         let (calls, truth) = (all(&sources[CALLS]), all(&sources[TRUTH]));
         let is_disjoint = !calls.is_empty() && !truth.is_empty() && !calls.iter().any(|name| truth.contains(name));
         if is_disjoint {
+            let is_prefixed = |name: &String| truth.iter().any(|other| differ_by_prefix(name, other));
+            let remedy = match calls.iter().any(is_prefixed) {
+                true => "rename those of one file, as with `bcftools annotate --rename-chrs`",
+                false => "are they of the same genome?",
+            };
             let [calls, truth] = [&self.options.calls, &self.options.truth];
-            let problem = format!("{} and {} have no contig in common", calls.display(), truth.display());
+            let problem = format!("{} and {} have no contig in common; {remedy}", calls.display(), truth.display());
             return Err(HaplotypeError::Incomparable { problem });
         }
         let seen = || sources.iter().flat_map(|source| source.seen_contigs());
@@ -298,6 +304,17 @@ impl Comparison<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the approximate size of a contig in memory: the text of its records, as much again for its variants, and half a
+/// byte for each base.
+fn held_bytes(records: &[&ContigRecords; 2], contig: &FaiRecord) -> usize {
+    2 * records.iter().map(|records| records.text_bytes()).sum::<usize>() + contig.bases as usize / 2
+}
+
+/// Returns whether two names of contigs differ in the prefix `chr` only.
+fn differ_by_prefix(a: &str, b: &str) -> bool {
+    a.strip_prefix("chr") == Some(b) || b.strip_prefix("chr") == Some(a)
 }
 
 /// Results that wait for those of earlier contigs.

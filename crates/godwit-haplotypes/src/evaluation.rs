@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use crate::alleles::{AlleleTable, Template};
+use crate::comparison_options::{HaplotypeOptions, ScoreField, Subset};
 use crate::contig_records::ContigRecords;
-use crate::options::{HaplotypeOptions, ScoreField, Subset};
 use crate::orientations::OrientationRule;
 use crate::phasing::{PhasingCounts, count_phasings};
 use crate::regions::Regions;

@@ -8,19 +8,19 @@
 
 mod alleles;
 mod comparison;
+mod comparison_options;
 mod contig_records;
 mod error;
 mod evaluation;
 mod genotype;
 mod number_format;
-mod options;
 mod orientations;
 mod outcome;
 mod output;
 mod output_files;
 mod phasing;
 mod record;
-mod reference;
+mod reference_file;
 mod regions;
 mod report;
 mod roc;
@@ -33,11 +33,11 @@ mod variants;
 mod vcf_source;
 
 pub use comparison::compare_haplotypes;
-pub use error::HaplotypeError;
-pub use options::{
+pub use comparison_options::{
     HaplotypeOptions, LOCAL_MATCH_BASES, MAX_ALLELE_BASES, MAX_ITERATIONS, MAX_PATHS, OutputMode, PhaseRule,
     Preference, SampleChoice, ScoreField, SearchRules, Subset,
 };
+pub use error::HaplotypeError;
 pub use phasing::PhasingCounts;
 pub use report::{ComparedRecords, HaplotypeComparison, TooComplexInterval};
 pub use roc::TypeCounts;

@@ -1,8 +1,8 @@
 //! Orientations: the ways in which the alleles of a variant can be assigned to the haplotypes of a sample.
 
 use crate::alleles::{AlleleRank, NO_ALLELE};
+use crate::comparison_options::PhaseRule;
 use crate::genotype::MISSING_ALLELE;
-use crate::options::PhaseRule;
 use crate::variants::{Variant, VariantSet};
 
 /// The rule that enumerates orientations. The order of the orientations decides ties of the search.

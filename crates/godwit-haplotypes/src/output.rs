@@ -9,8 +9,8 @@ mod local_match;
 mod merged_alleles;
 mod split;
 
+use crate::comparison_options::OutputMode;
 use crate::evaluation::{Contig, ContigVerdicts, EvaluationError, EvaluationRules, SearchNotes, evaluate};
-use crate::options::OutputMode;
 use crate::outcome::{CallOutcome, TruthOutcome, VariantCursor};
 use crate::phasing::PhasingCounts;
 use crate::roc::{CallPoint, TruthPoint};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use godwit_formats::bgzf::Writer;
 
+use crate::comparison_options::{HaplotypeOptions, OutputMode};
 use crate::error::HaplotypeError;
-use crate::options::{HaplotypeOptions, OutputMode};
 use crate::output::{ContigOutput, VcfHeader, file_names, output_headers};
 use crate::phasing::PhasingCounts;
 use crate::report::ReportTexts;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::comparison_options::{ScoreField, Subset};
 use crate::evaluation::EvaluationRules;
-use crate::options::{ScoreField, Subset};
 use crate::output::{ContigOutput, SideCounts};
 use crate::phasing::PhasingCounts;
 use crate::regions::Regions;

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::comparison_options::Subset;
 use crate::number_format::fixed;
-use crate::options::Subset;
 
 /// A call as it counts in the tables.
 #[derive(Clone, Copy, Debug)]

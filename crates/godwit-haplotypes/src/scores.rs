@@ -1,6 +1,6 @@
 //! The score of a call.
 
-use crate::options::ScoreField;
+use crate::comparison_options::ScoreField;
 use crate::record::{MISSING, Record};
 
 /// Scores of FORMAT and INFO that are closer to 0 than this count as 0.

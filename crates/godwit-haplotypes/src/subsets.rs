@@ -1,7 +1,7 @@
 //! Subsets of variants by the type and zygosity of their genotypes.
 
+use crate::comparison_options::Subset;
 use crate::genotype::{AlleleTexts, Genotype, VariantType};
-use crate::options::Subset;
 use crate::record::Record;
 
 impl Subset {

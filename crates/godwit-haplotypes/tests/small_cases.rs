@@ -111,7 +111,7 @@ fn records_that_are_not_used_do_not_count() {
     assert_eq!(counts(&case.compare(&options).unwrap()), [1, 0, 1, 1]);
     let skipped = case.compare(&case.options()).unwrap().calls;
     assert_eq!((skipped.records, skipped.compared, skipped.skipped), (6, 1, 0));
-    // Records with a problem are counted: behind the end of the contig, another ploidy, and letters that are no bases.
+    // Records with a problem are counted: behind the end of the contig, another ploidy, and letters that are not bases.
     let problems = ["c1 3 T R 0/1", "c1 4 T A 0/1/1", "c1 60 GAAA G 0/1"];
     let case = Case::new(BASES, &problems, &truth);
     assert_eq!(case.compare(&case.options()).unwrap().calls.skipped, 3);
@@ -120,7 +120,7 @@ fn records_that_are_not_used_do_not_count() {
 #[test]
 fn only_variants_in_confident_regions_count() {
     let calls = ["c1 2 A G 0/1", "c1 40 A G 0/1", "c2 2 A G 0/1"];
-    let truth = ["c1 2 A G 0/1", "c1 44 A G 0/1"];
+    let truth = ["c1 2 A G 0/1", "c1 45 A G 0/1"];
     let case = Case::new(BASES, &calls, &truth);
     fs::write(case.path("confident.bed"), "c1\t0\t10\n").unwrap();
     let options = HaplotypeOptions { confident: Some(case.path("confident.bed")), ..case.options() };
@@ -133,8 +133,8 @@ fn only_variants_in_confident_regions_count() {
 
 #[test]
 fn verdicts_are_written_with_the_records() {
-    let calls = ["c1 4 TC AG 0/1", "c1 40 A G 0/1", "c1 44 A T 1/1"];
-    let truth = ["c1 4 T A 0/1", "c1 5 C G 0/1", "c1 44 A T 0/1"];
+    let calls = ["c1 4 TC AG 0/1", "c1 40 A G 0/1", "c1 45 A T 1/1"];
+    let truth = ["c1 4 T A 0/1", "c1 5 C G 0/1", "c1 45 A T 0/1"];
     let case = Case::new(BASES, &calls, &truth);
     let positions = |name: &str| {
         let records = case.records(OutputMode::Split, name);
@@ -142,8 +142,8 @@ fn verdicts_are_written_with_the_records() {
     };
     assert_eq!(positions("tp.vcf.gz"), ["4"]);
     assert_eq!(positions("tp-baseline.vcf.gz"), ["4", "5"]);
-    assert_eq!(positions("fp.vcf.gz"), ["40", "44"]);
-    assert_eq!(positions("fn.vcf.gz"), ["44"]);
+    assert_eq!(positions("fp.vcf.gz"), ["40", "45"]);
+    assert_eq!(positions("fn.vcf.gz"), ["45"]);
     let annotated = case.records(OutputMode::Annotate, "calls.vcf.gz");
     assert!(annotated[0].contains("CALL_WEIGHT=2.00;CALL=TP"), "{annotated:?}");
     assert!(annotated[2].contains("CALL=FP_CA"), "{annotated:?}");

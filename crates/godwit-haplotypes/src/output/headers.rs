@@ -4,8 +4,8 @@ use std::path::Path;
 
 use godwit_formats::vcf::Header;
 
+use crate::comparison_options::{OutputMode, SampleChoice};
 use crate::error::HaplotypeError;
-use crate::options::{OutputMode, SampleChoice};
 use crate::search::{CALLS, TRUTH};
 
 /// INFO lines that the annotated and the combined files add.

@@ -9,7 +9,7 @@ use super::path_set::PathSet;
 use super::side::SearchSide;
 use super::{CALLS, TRUTH};
 use crate::alleles::{AlleleTable, Template};
-use crate::options::SearchRules;
+use crate::comparison_options::SearchRules;
 
 /// Number of haplotype states above which those that no path needs are removed while only one path is in play.
 const COLLECTED_STATES: usize = 1 << 16;

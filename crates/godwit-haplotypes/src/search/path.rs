@@ -4,7 +4,7 @@ use super::haplotype_states::{HaplotypeStates, StateId};
 use super::history::{EMPTY, NodeId};
 use super::{CALLS, TRUTH};
 use crate::alleles::{AlleleRank, AlleleTable, NO_ALLELE};
-use crate::options::Preference;
+use crate::comparison_options::Preference;
 use crate::orientations::Orientation;
 
 /// One side of a path with `H` haplotypes.

@@ -5,7 +5,7 @@ use std::collections::hash_map;
 
 use super::haplotype_states::{HaplotypeStates, IntegerMap, StateId};
 use super::path::Path;
-use crate::options::Preference;
+use crate::comparison_options::Preference;
 
 /// Number of children of an entry of a heap. With four, an entry moves through half as many levels as with two.
 const CHILDREN: usize = 4;
