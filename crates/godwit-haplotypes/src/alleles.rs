@@ -29,18 +29,27 @@ pub(crate) struct Template {
     base_count: usize,
 }
 
+/// Codes of the bases by their 4-bit codes in SAM (SAMv1 §4.2.3). Codes of several bases are unknown.
+const CODES_OF_SAM: [u8; 16] = {
+    let mut codes = [UNKNOWN_BASE; 16];
+    (codes[1], codes[2], codes[4], codes[8]) = (1, 2, 3, 4);
+    codes
+};
+
 impl Template {
-    /// Appends letters; those that are not A, C, G or T are unknown.
-    pub(crate) fn extend(&mut self, letters: &[u8]) {
-        for letter in letters {
-            let code = base_code(*letter).unwrap_or(UNKNOWN_BASE);
-            if self.base_count.is_multiple_of(2) {
-                self.packed.push(code);
-            } else if let Some(last) = self.packed.last_mut() {
-                *last |= code << 4;
-            }
-            self.base_count += 1;
-        }
+    /// Returns an empty template with space for a number of bases.
+    pub(crate) fn with_capacity(base_count: u64) -> Self {
+        let bytes = usize::try_from(base_count.div_ceil(2)).unwrap_or(0);
+        Self { packed: Vec::with_capacity(bytes), base_count: 0 }
+    }
+
+    /// Appends bases, given as 4-bit codes of SAM. Only the last number of bases that are appended may be odd.
+    pub(crate) fn extend(&mut self, codes: &[u8]) {
+        let code = |sam: u8| CODES_OF_SAM[usize::from(sam & 15)];
+        let (pairs, rest) = codes.as_chunks::<2>();
+        self.packed.extend(pairs.iter().map(|[low, high]| code(*low) | code(*high) << 4));
+        self.packed.extend(rest.iter().map(|last| code(*last)));
+        self.base_count += codes.len();
     }
 
     /// Returns the number of bases.

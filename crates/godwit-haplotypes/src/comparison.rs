@@ -87,13 +87,15 @@ pub fn compare_haplotypes(
     }
 }
 
-/// Reads the target regions: a BED file, or a region as text.
+/// Reads the target regions: a BED file, or regions as text.
 fn read_regions(text: &str, reference: &Reference) -> Result<Regions, HaplotypeError> {
-    let is_file = Path::new(text).exists();
-    let parsed = if is_file { None } else { Regions::parse(text).filter(|_| !text.contains('/')) };
-    let regions = match parsed {
-        Some(regions) => regions,
-        None => Regions::read_bed(Path::new(text))?,
+    let path = Path::new(text);
+    let has_contig = |name: &str| reference.contigs().iter().any(|contig| contig.name == name);
+    let regions = match path.exists() {
+        true => Regions::read_bed(path)?,
+        false => Regions::parse(text, has_contig).map_err(|error| HaplotypeError::Options {
+            problem: format!("--regions {text}: {error}, and no file has this name"),
+        })?,
     };
     check_regions(&regions, text, reference)?;
     Ok(regions)
@@ -244,6 +246,11 @@ impl Comparison<'_> {
             let contig = Contig { name: contig.name.clone(), template: Template::default(), records: [calls, truth] };
             // The workers end only after the sender is dropped.
             let _ = jobs.send((number, contig));
+        }
+        for source in sources.iter_mut() {
+            if let Err(OutOfOrder) = source.finish(&order)? {
+                return Ok(Err(OutOfOrder));
+            }
         }
         Ok(Ok(()))
     }

@@ -22,7 +22,7 @@ pub struct HaplotypeOptions {
     pub reference: PathBuf,
     /// BED file of confident regions: variants outside of them take part in the search, but do not count.
     pub confident: Option<PathBuf>,
-    /// Target regions: records outside of them are not read. A BED file, or a region such as `chr1:1000-2000`.
+    /// Target regions: records outside of them are not read. A BED file, or regions such as `chr1:1000-2000,chrX`.
     pub regions: Option<String>,
     /// Sample of the call set; `None` for the only one.
     pub calls_sample: SampleChoice,

@@ -8,10 +8,8 @@ use godwit_formats::fasta::{FaiRecord, IndexedReader, build_fai, parse_fai};
 use crate::alleles::Template;
 use crate::error::HaplotypeError;
 
-/// Number of bases that are read at once.
+/// Number of bases that are read at once; even, because a template is filled by pairs.
 const READ_BASES: u64 = 1 << 16;
-/// Letters of the 4-bit codes of SAM (SAMv1 §4.2.3).
-const LETTERS: &[u8; 16] = b"NACNGNNNTNNNNNNN";
 
 /// A FASTA file with the records of its index.
 #[derive(Debug)]
@@ -48,16 +46,12 @@ impl Reference {
     /// Reads the bases of a contig.
     pub(crate) fn read_template(&self, contig: usize) -> Result<Template, HaplotypeError> {
         let mut reader = self.reader.clone();
-        let mut template = Template::default();
         let (mut start, bases) = (0, self.contigs[contig].bases);
-        let mut letters = Vec::new();
+        let mut template = Template::with_capacity(bases);
         while start < bases {
             let end = bases.min(start + READ_BASES);
             let failed = |source| HaplotypeError::Reference { path: self.path.clone(), source };
-            let codes = reader.base_codes(contig, start, end).map_err(failed)?;
-            letters.clear();
-            letters.extend(codes.iter().map(|code| LETTERS[usize::from(*code & 15)]));
-            template.extend(&letters);
+            template.extend(reader.base_codes(contig, start, end).map_err(failed)?);
             start = end;
         }
         Ok(template)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use godwit_formats::bed;
+use godwit_model::{Region, RegionError};
 
 use crate::error::HaplotypeError;
 
@@ -24,18 +25,17 @@ impl Regions {
         Ok(regions)
     }
 
-    /// Parses a region: `CONTIG`, `CONTIG:START` or `CONTIG:START-END`, 1-based and closed.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (contig, range) = text.rsplit_once(':').unwrap_or((text, ""));
-        let number = |digits: &str| digits.replace(',', "").parse::<i32>().ok().filter(|number| *number > 0);
-        let (start, end) = match range.split_once('-') {
-            None if range.is_empty() => (0, i32::MAX),
-            None => (number(range)? - 1, i32::MAX),
-            Some((start, end)) => (number(start)? - 1, number(end)?),
-        };
+    /// Parses a list of regions such as `chr20:1001-2000,chrX`, whose contigs are those of the reference.
+    ///
+    /// # Errors
+    /// [`RegionError`] if the text is not a region, or a contig does not exist.
+    pub(crate) fn parse(text: &str, has_contig: impl Fn(&str) -> bool) -> Result<Self, RegionError> {
         let mut regions = Self::default();
-        regions.add(contig, start, end);
-        (!contig.is_empty() && start < end).then_some(regions)
+        for region in Region::parse_list(text, |contig| Some(has_contig(contig)))? {
+            let limit = |position: u32| i32::try_from(position).unwrap_or(i32::MAX);
+            regions.add(&region.contig, limit(region.start), limit(region.end));
+        }
+        Ok(regions)
     }
 
     /// Adds an interval, and merges it with those that it overlaps or touches.

@@ -133,6 +133,20 @@ impl<'r> VcfSource<'r> {
         }
         Ok(Ok(ContigRecords::default()))
     }
+
+    /// Reads the rest of the file after the last contig of the reference was requested.
+    ///
+    /// # Errors
+    /// `Ok(Err(OutOfOrder))` if the rest has a contig of the reference.
+    pub(crate) fn finish(&mut self, order: &HashMap<String, usize>) -> Result<Result<(), OutOfOrder>, HaplotypeError> {
+        while let Some((next, _)) = &self.next {
+            if order.contains_key(next) {
+                return Ok(Err(OutOfOrder));
+            }
+            self.read_contig()?;
+        }
+        Ok(Ok(()))
+    }
 }
 
 fn contig_name(record: &Record) -> String {

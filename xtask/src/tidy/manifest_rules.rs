@@ -23,7 +23,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // htslib's symbols clash with those of bwa's library, so CRAM is not part of what `godwit-bwa` links.
     ("godwit-cram", &["godwit-model", "godwit-formats", "godwit-process"]),
     ("godwit-kernels", &["godwit-model"]),
-    ("godwit-haplotypes", &["godwit-formats"]),
+    ("godwit-haplotypes", &["godwit-model", "godwit-formats"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.

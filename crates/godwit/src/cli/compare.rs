@@ -46,7 +46,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FIELD", help_heading = THIS_RUN_HEADING)]
     pub score: Option<String>,
     /// Form of the VCF files in --out
-    #[arg(long, value_enum, value_name = "FORM", requires = "out")]
+    #[arg(long, value_enum, value_name = "FORM", requires = "out", help_heading = THIS_RUN_HEADING)]
     pub output_mode: Option<OutputModeName>,
     /// New directory for VCF files with the verdicts, the ROC tables and the summary
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
