@@ -28,6 +28,7 @@ mod events;
 mod fastq_cases;
 mod file_validity;
 pub mod formats;
+mod haplotype_comparison;
 mod identity_program;
 mod indexing;
 mod inputs;

@@ -1,4 +1,4 @@
-//! Call sets against truth sets: known counts, counts made with bcftools, and real calls.
+//! Call sets against truth sets, record by record: known counts, counts made with bcftools, and real calls.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -54,7 +54,8 @@ impl Case {
     }
 
     fn compare(&self, calls: &Path, truth: &Path) -> GodwitCommand {
-        godwit().arg("compare").arg(calls).arg(truth).arg("--reference").arg(self.path("ref.fa"))
+        let run = godwit().arg("compare").arg(calls).arg(truth).args(["--match", "records"]);
+        run.arg("--reference").arg(self.path("ref.fa"))
     }
 }
 
@@ -276,7 +277,8 @@ fn files_that_do_not_go_together_are_refused() {
         .run()
         .assert_rejected(&[3], &["b.bed", "line 1"]);
     std::fs::write(case.path("short.fa"), format!(">c2\n{CONTIG_2}\n")).expect("it can be written");
-    let run = godwit().arg("compare").args([&truth, &truth]).arg("--reference").arg(case.path("short.fa")).run();
+    let run = godwit().arg("compare").args([&truth, &truth]).args(["--match", "records"]);
+    let run = run.arg("--reference").arg(case.path("short.fa")).run();
     run.assert_rejected(&[3], &["short.fa", "truth.vcf", "\"c1\""]);
     case.compare(&truth, &truth)
         .env("GODWIT_BCFTOOLS", "/nonexistent")
@@ -462,7 +464,8 @@ fn counts_are_those_of_bcftools_norm_on_the_files_themselves() {
             };
             expected[class][which] += 1;
         }
-        let run = godwit().arg("compare").args([&calls, &truth]).arg("--reference").arg(&reference);
+        let run = godwit().arg("compare").args([&calls, &truth]).args(["--match", "records"]);
+        let run = run.arg("--reference").arg(&reference);
         let found = run_to_json(run);
         assert_eq!(
             [class_counts(&found["calls"]["snps"]), class_counts(&found["calls"]["indels"])],
@@ -499,8 +502,8 @@ fn na12878_called_by_bcftools_finds_all_of_giab_in_its_regions() {
     run_checked(bcftools.command().args(["call", "-mv", "-Oz", "-o"]).arg(&calls).arg(&piled));
     let (truth, regions) = ("test_nist.b37_chr20_100kbp_at_10mb.vcf.gz", "test_nist.b37_chr20_100kbp_at_10mb.bed");
     let run = || {
-        let run = godwit().arg("compare").arg(&calls).arg(data.join(truth)).arg("--reference").arg(&reference);
-        run.arg("--confident").arg(data.join(regions))
+        let run = godwit().arg("compare").arg(&calls).arg(data.join(truth)).args(["--match", "records"]);
+        run.arg("--reference").arg(&reference).arg("--confident").arg(data.join(regions))
     };
     let alleles = run_to_json(run().arg("--ignore-genotypes"));
     assert_eq!(class_counts(&alleles["calls"]["all"]), [49, 0, 0, 0]);

@@ -4,9 +4,10 @@
 //! ([`Comparison`]). The unit of comparison is one alternate allele: its position, its reference and alternate bases,
 //! and its number of copies in the genotype. Before the comparison, `bcftools norm` splits compound changes and
 //! left-aligns indels. Two representations of a haplotype that still differ count as missed and as false; see
-//! `docs/guide/compare.md`.
+//! `docs/guide/compare.md`. [`compare_by_haplotypes`] compares the haplotypes instead.
 
 mod accuracy;
+mod by_haplotypes;
 mod call_set;
 mod confident_regions;
 mod indexed_reference;
@@ -19,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 
 pub use accuracy::{Accuracy, BaselineChanges, PerVariantType};
+pub use by_haplotypes::compare_by_haplotypes;
 pub use call_set::VcfRecordCounts;
 
 use crate::error::PipelineError;

@@ -19,6 +19,7 @@ use godwit_formats::intervals::IntervalError;
 use godwit_formats::is_system_failure;
 use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
+use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_model::{ContigId, Genome};
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,9 @@ pub enum PipelineError {
     /// The memory limit is so small that it cannot hold one block of reads.
     #[error(transparent)]
     Memory(#[from] MemoryTooSmall),
+    /// A comparison by haplotypes failed.
+    #[error(transparent)]
+    Haplotypes(#[from] HaplotypeError),
     /// Options that contradict each other.
     #[error("{problem}")]
     Options {
@@ -427,6 +431,11 @@ impl PipelineError {
             Self::Cram(source) if is_system_failure(source) => ErrorKind::Machine,
             Self::Columns(source) if is_system_failure(source) => ErrorKind::Machine,
             Self::Vcf(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Haplotypes(source) if source.is_system_failure() => ErrorKind::Machine,
+            Self::Haplotypes(HaplotypeError::Options { .. }) => ErrorKind::Usage,
+            Self::Haplotypes(HaplotypeError::Cancelled) => ErrorKind::Interrupted,
+            Self::Haplotypes(HaplotypeError::NoPath { .. }) => ErrorKind::Bug,
+            Self::Haplotypes(_) => ErrorKind::Input,
             Self::Bed(source) if is_system_failure(source) => ErrorKind::Machine,
             Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => ErrorKind::Input,
             Self::Cram(_) | Self::Columns(_) => ErrorKind::Input,

@@ -54,6 +54,7 @@ mod workflow;
 pub use godwit_cram::{DecodeRequest, run_decoder};
 pub use godwit_engines::aligner::AlignerChoice;
 pub use godwit_engines::caller::CallerChoice;
+pub use godwit_haplotypes as haplotypes;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
@@ -69,7 +70,7 @@ pub use cluster_search::search_on_workers;
 pub use cluster_worker::run_worker;
 pub use compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType,
-    VcfRecordCounts, compare,
+    VcfRecordCounts, compare, compare_by_haplotypes,
 };
 pub use error::{ErrorKind, PipelineError, PythonStepError, PythonStepRefusal};
 pub use filtering::{FilterOptions, FilterReport, filter};

@@ -58,7 +58,7 @@ pub use call::CallArgs;
 pub use calling::CallingArgs;
 pub use cluster::{ClusterArgs, LauncherName, WorkerArgs};
 pub use cohort_plan::{BalancePolicy, PlanArgs};
-pub use compare::CompareArgs;
+pub use compare::{CompareArgs, OutputModeName};
 pub use copy::{CompressionName, CopyArgs};
 pub use decode_cram::DecodeCramArgs;
 pub use encryption::{KeyArgs, RecipientArgs};
@@ -179,7 +179,7 @@ pub enum Verb {
     /// Compare called variants with a truth set: recall, precision and F1 of SNPs and indels
     #[command(
         mut_args(resource_help::compare),
-        after_help = "Example:\n  godwit compare calls.vcf.gz truth.vcf.gz --confident truth.bed --reference ref.fa"
+        after_help = "Example:\n  godwit compare calls.vcf.gz truth.vcf.gz --reference ref.fa --confident truth.bed --out verdicts"
     )]
     Compare(CompareArgs),
     /// VCF to Parquet or Arrow

@@ -23,6 +23,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // htslib's symbols clash with those of bwa's library, so CRAM is not part of what `godwit-bwa` links.
     ("godwit-cram", &["godwit-model", "godwit-formats", "godwit-process"]),
     ("godwit-kernels", &["godwit-model"]),
+    ("godwit-haplotypes", &["godwit-model", "godwit-formats"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
@@ -53,6 +54,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-exchange",
             "godwit-cram",
             "godwit-formats",
+            "godwit-haplotypes",
             "godwit-kernels",
             "godwit-engines",
             "godwit-fleet",
@@ -119,6 +121,7 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-fleet", &["godwit-tests"]),
     ("godwit-flight", &["godwit-tests"]),
     ("godwit-formats", &["godwit-tests"]),
+    ("godwit-haplotypes", &["godwit-tests"]),
     // End-to-end tests use what users see: the programs and their files. Launchers start them where the command line
     // cannot.
     ("godwit-tests", &["godwit-fleet"]),

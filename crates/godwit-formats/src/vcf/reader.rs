@@ -125,6 +125,32 @@ impl<I: BgzfBufRead> Reader<I> {
         }
     }
 
+    /// Reads the next record, and returns its line without the line end. A record of BCF is converted to a line of VCF.
+    /// The columns are not checked.
+    ///
+    /// # Errors
+    /// [`VcfError`] if the file cannot be read, or a record of BCF is invalid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use godwit_formats::vcf::Reader;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a.vcf");
+    /// let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
+    /// std::fs::write(&path, format!("##fileformat=VCFv4.2\n{columns}\nchr1\t5\t.\tA\tG\t.\t.\t.\n"))?;
+    /// let mut reader = Reader::open(&path, 1)?;
+    /// assert_eq!(reader.next_line()?, Some(&b"chr1\t5\t.\tA\tG\t.\t.\t."[..]));
+    /// assert_eq!(reader.next_line()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, VcfError> {
+        Ok(self.read_next()?.map(|_| &self.line[..]))
+    }
+
     /// Returns an error about the record that was read last, with a description of the problem.
     pub fn record_error(&self, problem: String) -> VcfError {
         numbered_record_error(self.decoder.is_some(), self.path(), self.record_number, problem)

@@ -1,5 +1,7 @@
 //! `godwit compare`: compares called variants with a truth set.
 
+mod by_haplotypes;
+
 use std::collections::HashSet;
 
 use godwit_pipeline::{
@@ -8,13 +10,22 @@ use godwit_pipeline::{
 
 use super::{print, print_json};
 use crate::cli::CompareArgs;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::text_table::align_columns;
 
 /// Compares the call sets with the truth set, and prints the result as a table or as JSON.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     args.keys.load_keys()?;
+    let by_records = args.compares_records();
+    if let Some(option) = args.unsupported_option() {
+        let other = if by_records { "haplotypes" } else { "records" };
+        return Err(Failure::new(Exit::Usage, format!("{option} requires --match {other}")));
+    }
+    if by_records { run_by_records(args) } else { by_haplotypes::run(args) }
+}
+
+fn run_by_records(args: &CompareArgs) -> Result<(), Failure> {
     let options = CompareOptions {
         calls: args.calls.clone(),
         truth: args.truth.clone(),

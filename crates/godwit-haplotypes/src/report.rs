@@ -1,0 +1,180 @@
+//! The report of a comparison: counts, rates, and intervals that were too complex.
+
+use serde::Serialize;
+
+use crate::comparison_options::{ScoreField, Subset};
+use crate::evaluation::EvaluationRules;
+use crate::output::{ContigOutput, SideCounts};
+use crate::phasing::PhasingCounts;
+use crate::regions::Regions;
+use crate::roc::{RocTables, ScoreOrder, TypeCounts};
+use crate::search::{CALLS, TRUTH};
+use crate::summary::{SummaryRow, summary_rows, summary_text};
+
+/// The result of a comparison by haplotypes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HaplotypeComparison {
+    /// Substitutions of one base; null if a side has no genotypes.
+    pub snps: Option<TypeCounts>,
+    /// Insertions, deletions, and both together.
+    pub indels: Option<TypeCounts>,
+    /// Substitutions of several bases.
+    pub mnps: Option<TypeCounts>,
+    /// All variants that are not substitutions of one base.
+    pub non_snps: Option<TypeCounts>,
+    /// All variants.
+    pub all: TypeCounts,
+    /// Counts at the best score, and without a threshold; empty if the truth has no variants.
+    pub summary: Vec<SummaryRow>,
+    /// Records of the call set.
+    pub calls: ComparedRecords,
+    /// Records of the truth set.
+    pub truth: ComparedRecords,
+    /// Phase of the calls compared with the truth.
+    pub phasing: PhasingCounts,
+    /// Intervals in which the number of possible paths exceeded the limit; their variants do not count.
+    pub too_complex: Vec<TooComplexInterval>,
+    /// The largest number of paths that were compared at once.
+    pub most_paths: usize,
+    /// Number of bases in the confident regions; overlaps count once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confident_bases: Option<u64>,
+}
+
+/// Counts of the records of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ComparedRecords {
+    /// Records on contigs of the reference, in the target regions.
+    pub records: u64,
+    /// Records with a variant that was compared.
+    pub compared: u64,
+    /// Records with a problem: an allele that is too long, another ploidy, or letters that are not bases.
+    pub skipped: u64,
+    /// Variants in intervals that were too complex.
+    pub too_complex: u64,
+    /// Variants that do not count because they are outside of the confident regions.
+    pub outside: u64,
+}
+
+impl ComparedRecords {
+    fn add(&mut self, counts: &SideCounts) {
+        self.records += counts.records;
+        self.compared += counts.variants;
+        self.skipped += counts.skipped;
+        self.too_complex += counts.too_complex;
+        self.outside += counts.outside;
+    }
+}
+
+/// An interval in which the number of possible paths exceeded the limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TooComplexInterval {
+    /// Name of the contig.
+    pub contig: String,
+    /// 1-based first position, as vcfeval reports it.
+    pub start: i32,
+    /// 1-based last position, as vcfeval reports it.
+    pub end: i32,
+    /// Number of paths in play when the search stopped.
+    pub paths: usize,
+    /// Number of steps since only one path was in play.
+    pub iterations: u64,
+}
+
+/// Texts of the files that contain no records.
+#[derive(Debug)]
+pub(crate) struct ReportTexts {
+    pub(crate) summary: String,
+    /// Names and texts of the tables.
+    pub(crate) tables: Vec<(String, String)>,
+    pub(crate) phasing: PhasingCounts,
+}
+
+/// The sums over all contigs.
+#[derive(Debug)]
+pub(crate) struct ReportBuilder {
+    genotypes: RocTables,
+    alleles: Option<RocTables>,
+    /// True if calls have a score, so that the tables of genotypes are written.
+    has_score: bool,
+    records: [ComparedRecords; 2],
+    phasing: PhasingCounts,
+    too_complex: Vec<TooComplexInterval>,
+    most_paths: usize,
+}
+
+impl ReportBuilder {
+    pub(crate) fn new(rules: &EvaluationRules, written_subsets: usize) -> Self {
+        let order = ScoreOrder {
+            label: rules.score.map_or_else(|| "NONE".to_owned(), ScoreField::label),
+            is_ascending: rules.score.is_none() || rules.options.ascending_scores,
+        };
+        let tables = |is_for_alleles: bool| {
+            RocTables::new(order.clone(), is_for_alleles, rules.subsets.to_vec(), written_subsets)
+        };
+        // Without a sample, a score of a sample cannot be read, and vcfeval writes no tables of alleles either.
+        let is_score_lost = rules.score.is_none() && rules.options.score.is_some();
+        let has_allele_tables = rules.options.has_allele_pass() && !is_score_lost;
+        Self {
+            genotypes: tables(false),
+            alleles: has_allele_tables.then(|| tables(true)),
+            has_score: rules.score.is_some(),
+            records: [ComparedRecords::default(); 2],
+            phasing: PhasingCounts::default(),
+            too_complex: Vec::new(),
+            most_paths: 0,
+        }
+    }
+
+    /// Adds the results of a contig.
+    pub(crate) fn add(&mut self, contig: &str, output: &ContigOutput) {
+        for tables in [Some(&mut self.genotypes), self.alleles.as_mut()].into_iter().flatten() {
+            output.calls.iter().for_each(|call| tables.add_call(call));
+            output.truth.iter().for_each(|truth| tables.add_truth(truth));
+        }
+        self.records.iter_mut().zip(&output.counts).for_each(|(records, counts)| records.add(counts));
+        self.phasing.add(output.phasing);
+        for search in &output.searches {
+            self.most_paths = self.most_paths.max(search.complexity.paths);
+            self.too_complex.extend(search.too_complex.iter().map(|found| TooComplexInterval {
+                contig: contig.to_owned(),
+                start: found.start_1based,
+                end: found.end_1based,
+                paths: found.paths,
+                iterations: found.iterations,
+            }));
+        }
+    }
+
+    /// Returns the report and the texts of the files.
+    pub(crate) fn finish(mut self, confident: Option<&Regions>) -> (HaplotypeComparison, ReportTexts) {
+        self.genotypes.sort();
+        let mut tables = Vec::new();
+        if let Some(alleles) = &mut self.alleles {
+            alleles.sort();
+            tables.extend(alleles.texts().0);
+        }
+        let (texts, best) = self.genotypes.texts();
+        if self.has_score {
+            tables.extend(texts);
+        }
+        let summary = summary_rows(&self.genotypes, best.filter(|_| self.has_score));
+        let texts = ReportTexts { summary: summary_text(&summary), tables, phasing: self.phasing };
+        let counts = |subset| self.genotypes.counts(Some(subset));
+        let report = HaplotypeComparison {
+            snps: counts(Subset::Snp),
+            indels: counts(Subset::Indel),
+            mnps: counts(Subset::Mnp),
+            non_snps: counts(Subset::NonSnp),
+            all: self.genotypes.counts(None).unwrap_or_default(),
+            summary,
+            calls: self.records[CALLS],
+            truth: self.records[TRUTH],
+            phasing: self.phasing,
+            too_complex: self.too_complex,
+            most_paths: self.most_paths,
+            confident_bases: confident.map(Regions::base_count),
+        };
+        (report, texts)
+    }
+}

@@ -1,0 +1,337 @@
+//! The search itself: takes the least path, branches on variants, steps along the reference, and keeps the best path.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::haplotype_states::HaplotypeStates;
+use super::history::{History, NodeId};
+use super::path::{HalfPath, Path};
+use super::path_set::PathSet;
+use super::side::SearchSide;
+use super::{CALLS, TRUTH};
+use crate::alleles::{AlleleTable, Template};
+use crate::comparison_options::SearchRules;
+
+/// Number of haplotype states above which those that no path needs are removed while only one path is in play.
+const COLLECTED_STATES: usize = 1 << 16;
+/// Number of haplotype states above which those that no path needs are removed at any time.
+const MAX_STATES: usize = 1 << 22;
+/// Number of steps between two checks of the cancel flag.
+const CANCEL_CHECK_STEPS: u64 = 1 << 16;
+
+/// The inputs of a search on one contig.
+#[derive(Debug)]
+pub(crate) struct SearchInput<'i> {
+    pub(crate) template: &'i Template,
+    pub(crate) alleles: &'i AlleleTable,
+    /// Both sides; the index is [`CALLS`] or [`TRUTH`].
+    pub(crate) sides: [&'i SearchSide; 2],
+    pub(crate) rules: &'i SearchRules,
+    pub(crate) cancelled: &'i AtomicBool,
+}
+
+/// A variant that the best path includes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IncludedVariant {
+    /// Index of the variant in its set.
+    pub(crate) variant: u32,
+    /// True if the alleles are on the haplotypes in the order of the record.
+    pub(crate) is_original: bool,
+}
+
+/// One side of the best path: indexes of variants in the order of the search.
+#[derive(Debug, Default)]
+pub(crate) struct SideOfPath {
+    pub(crate) included: Vec<IncludedVariant>,
+    pub(crate) excluded: Vec<u32>,
+}
+
+/// An interval that was too complex: its variants are neither included nor excluded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TooComplex {
+    /// 1-based first and last position, as vcfeval reports them.
+    pub(crate) start_1based: i32,
+    pub(crate) end_1based: i32,
+    pub(crate) paths: usize,
+    pub(crate) iterations: u64,
+}
+
+/// The largest number of paths that were in play at once, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Complexity {
+    pub(crate) paths: usize,
+    pub(crate) start_1based: i32,
+    pub(crate) end_1based: i32,
+}
+
+/// The result of a search.
+#[derive(Debug, Default)]
+pub(crate) struct BestPath {
+    pub(crate) sides: [SideOfPath; 2],
+    /// Positions at which the path was in sync when it branched, and its end.
+    pub(crate) sync_points: Vec<i32>,
+    pub(crate) too_complex: Vec<TooComplex>,
+    pub(crate) complexity: Complexity,
+}
+
+/// Why a search has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SearchError {
+    /// The caller cancelled the search.
+    Cancelled,
+    /// No path reaches the end of the contig.
+    NoPath,
+}
+
+/// Finds the best path. The orientations of both sides must have the same number of haplotypes, 1 to 4.
+///
+/// # Errors
+/// [`SearchError::Cancelled`] if the flag is set.
+pub(crate) fn find_best_path(input: &SearchInput, haplotypes: usize) -> Result<BestPath, SearchError> {
+    match haplotypes {
+        1 => Search::<1>::new(input).run(),
+        2 => Search::<2>::new(input).run(),
+        3 => Search::<3>::new(input).run(),
+        _ => Search::<4>::new(input).run(),
+    }
+}
+
+struct Search<'i, const H: usize> {
+    input: &'i SearchInput<'i>,
+    states: HaplotypeStates<'i>,
+    history: History,
+    paths: PathSet<H>,
+    best: Option<Path<H>>,
+    /// The path that was in play alone most recently, as it was when it branched.
+    alone: Option<Path<H>>,
+    /// Position of the path that was in play alone most recently.
+    alone_position: i32,
+    /// Furthest start of a variant on which a path branched.
+    furthest_start: i32,
+    /// Steps since only one path was in play.
+    iterations: u64,
+    /// Largest number of paths since only one path was in play.
+    most_paths: usize,
+    result: BestPath,
+}
+
+impl<'i, const H: usize> Search<'i, H> {
+    fn new(input: &'i SearchInput<'i>) -> Self {
+        Self {
+            input,
+            states: HaplotypeStates::new(input.template, input.alleles),
+            history: History::new(),
+            paths: PathSet::new(),
+            best: None,
+            alone: None,
+            alone_position: 0,
+            furthest_start: 0,
+            iterations: 0,
+            most_paths: 0,
+            result: BestPath::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<BestPath, SearchError> {
+        let start = self.states.start();
+        self.paths.insert(Path::new(start), self.input.rules.preference, &self.states);
+        let mut steps = 0_u64;
+        // A path that is less than all others is not put into the set only to be taken from it again.
+        let mut next: Option<Path<H>> = None;
+        loop {
+            let Some(mut head) = next.take().or_else(|| self.paths.pop(&self.states)) else { break };
+            steps += 1;
+            if steps.is_multiple_of(CANCEL_CHECK_STEPS) && self.input.cancelled.load(Ordering::Relaxed) {
+                return Err(SearchError::Cancelled);
+            }
+            self.collect_garbage(&mut head);
+            let is_alone = self.count_paths(&mut head);
+            if self.branch(&mut head, CALLS) || self.branch(&mut head, TRUTH) {
+                if is_alone {
+                    self.alone = Some(head);
+                }
+                continue;
+            }
+            head.step(&mut self.states);
+            if head.is_in_sync(&self.states) {
+                if self.input.rules.drops_no_ops && head.is_no_op() {
+                    continue;
+                }
+                self.skip_to_next_variant(&mut head);
+            }
+            if !head.matches(&self.states) {
+                continue;
+            }
+            if head.is_finished() {
+                self.finish(head);
+            } else if self.paths.is_before_all(&head, &self.states) {
+                next = Some(head);
+            } else {
+                self.paths.insert(head, self.input.rules.preference, &self.states);
+            }
+        }
+        let best = self.best.ok_or(SearchError::NoPath)?;
+        Ok(self.into_result(&best))
+    }
+
+    /// Counts paths and steps, and applies the limits. Returns whether `head` is the only path in play.
+    fn count_paths(&mut self, head: &mut Path<H>) -> bool {
+        self.most_paths = self.most_paths.max(self.paths.len() + 1);
+        self.iterations += 1;
+        let rules = self.input.rules;
+        if self.paths.is_empty() {
+            let position = head.position(CALLS, &self.states);
+            if self.most_paths > self.result.complexity.paths {
+                self.result.complexity = Complexity {
+                    paths: self.most_paths,
+                    start_1based: self.alone_position + 1,
+                    end_1based: position + 1,
+                };
+            }
+            (self.most_paths, self.iterations) = (0, 0);
+            self.alone_position = position;
+            return true;
+        }
+        if self.paths.len() <= rules.max_paths && self.iterations <= rules.max_iterations {
+            return false;
+        }
+        self.result.too_complex.push(TooComplex {
+            start_1based: self.alone_position + 1,
+            end_1based: self.furthest_start + 2,
+            paths: self.paths.len(),
+            iterations: self.iterations,
+        });
+        self.paths.clear();
+        self.iterations = 0;
+        if let Some(alone) = self.alone {
+            *head = alone;
+        }
+        self.skip_variants(head, CALLS);
+        self.skip_variants(head, TRUTH);
+        true
+    }
+
+    /// Passes over the variants of a side that start at or before the furthest start.
+    fn skip_variants(&mut self, head: &mut Path<H>, side: usize) {
+        let position = self.furthest_start + 1;
+        let passed = self.input.sides[side].starts.partition_point(|start| *start < position);
+        head.sides[side].variant = passed as i32 - 1;
+        let last = self.input.template.base_count() - 1;
+        head.move_forward(side, position.min(last), &mut self.states);
+    }
+
+    /// Replaces a path by its branches on the next variant of a side, if that variant is due.
+    fn branch(&mut self, head: &mut Path<H>, side: usize) -> bool {
+        let variants = self.input.sides[side];
+        let index = head.sides[side].variant + 1;
+        let Some(start) = variants.starts.get(index as usize).copied() else { return false };
+        if !head.is_variant_due(side, start, &self.states) {
+            return false;
+        }
+        self.furthest_start = self.furthest_start.max(start);
+        let end = variants.ends[index as usize];
+        let mut child = *head;
+        if head.is_in_sync(&self.states) {
+            let position = self.states.position(head.states[CALLS][0]);
+            head.sides.iter_mut().for_each(|half| half.included_since_sync = 0);
+            child = *head;
+            if head.last_sync_point != Some(position) {
+                child.sync_points = self.history.push(head.sync_points, position.cast_unsigned());
+                child.last_sync_point = Some(position);
+            }
+        }
+        child.sides[side].pass_variant(index, end);
+        let preference = self.input.rules.preference;
+        let mut exclude = child;
+        exclude.sides[side].excluded = self.history.push(child.sides[side].excluded, index as u32);
+        self.paths.insert(exclude, preference, &self.states);
+        for orientation in variants.orientations.of(index as usize) {
+            if !head.sides[side].accepts(start, &orientation, self.input.alleles) {
+                continue;
+            }
+            let mut include = child;
+            include.include(side, end, &orientation, self.input.alleles, &mut self.states);
+            let value = (index as u32) << 1 | u32::from(orientation.is_original);
+            include.sides[side].included = self.history.push(child.sides[side].included, value);
+            self.paths.insert(include, preference, &self.states);
+        }
+        true
+    }
+
+    /// Moves a path that is in sync to one base before the next variant of either side.
+    fn skip_to_next_variant(&mut self, head: &mut Path<H>) {
+        let last = self.input.template.base_count() - 1;
+        let next_start = |side: usize| {
+            let next = (head.sides[side].variant + 1) as usize;
+            self.input.sides[side].starts.get(next).copied().unwrap_or(last)
+        };
+        let position = next_start(CALLS).min(next_start(TRUTH)).min(last) - 1;
+        if position > self.states.position(head.states[CALLS][0]) {
+            head.move_forward(CALLS, position, &mut self.states);
+            head.move_forward(TRUTH, position, &mut self.states);
+        }
+    }
+
+    fn finish(&mut self, mut head: Path<H>) {
+        if self.input.rules.drops_no_ops && head.is_no_op() {
+            return;
+        }
+        let position = head.position(CALLS, &self.states);
+        head.sync_points = self.history.push(head.sync_points, position.cast_unsigned());
+        head.last_sync_point = Some(position);
+        let is_best = |best: &Path<H>| !best.is_better_than(&head, self.input.rules.preference);
+        if self.best.as_ref().is_none_or(is_best) {
+            self.best = Some(head);
+        }
+    }
+
+    /// Removes the states and the nodes of lists that no path needs.
+    fn collect_garbage(&mut self, head: &mut Path<H>) {
+        let is_alone = self.paths.is_empty();
+        if self.states.len() > MAX_STATES || (is_alone && self.states.len() > COLLECTED_STATES) {
+            let (paths, alone) = (&mut self.paths, &mut self.alone);
+            self.states.retain(&mut |visit| {
+                let mut visit_path =
+                    |path: &mut Path<H>| path.states.as_flattened_mut().iter_mut().for_each(&mut *visit);
+                visit_path(head);
+                alone.iter_mut().for_each(&mut visit_path);
+                paths.for_each_mut(&mut visit_path);
+            });
+            self.paths.index_again();
+        }
+        if self.history.is_collection_due() {
+            let (paths, alone, best) = (&mut self.paths, &mut self.alone, &mut self.best);
+            self.history.collect(&mut |visit| {
+                let mut visit_path = |path: &mut Path<H>| visit_lists(path, visit);
+                visit_path(head);
+                alone.iter_mut().chain(best.iter_mut()).for_each(&mut visit_path);
+                paths.for_each_mut(&mut visit_path);
+            });
+        }
+    }
+
+    fn into_result(self, best: &Path<H>) -> BestPath {
+        let Self { history, mut result, input, .. } = self;
+        let side = |half: &HalfPath<H>, side: &SearchSide| SideOfPath {
+            included: history
+                .values(half.included)
+                .into_iter()
+                .map(|value| IncludedVariant {
+                    variant: side.variants[(value >> 1) as usize],
+                    is_original: value & 1 == 1,
+                })
+                .collect(),
+            excluded: history.values(half.excluded).into_iter().map(|index| side.variants[index as usize]).collect(),
+        };
+        result.sides = [CALLS, TRUTH].map(|index| side(&best.sides[index], input.sides[index]));
+        result.sync_points = history.values(best.sync_points).into_iter().map(u32::cast_signed).collect();
+        result
+    }
+}
+
+fn visit_lists<const H: usize>(path: &mut Path<H>, visit: &mut dyn FnMut(&mut NodeId)) {
+    visit(&mut path.sync_points);
+    for half in &mut path.sides {
+        visit(&mut half.included);
+        visit(&mut half.excluded);
+    }
+}

@@ -1,0 +1,286 @@
+//! Small comparisons whose verdicts follow from the haplotypes, and what must not change them.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use godwit_formats::bgzf::open_text;
+use godwit_haplotypes::{
+    HaplotypeComparison, HaplotypeError, HaplotypeOptions, OutputMode, SampleChoice, ScoreField, compare_haplotypes,
+};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+/// 60 bases: a repeat of A at 11-18, of AC at 24-33 (1-based), and no other repeats.
+const BASES: &str = "GATTCGCTGCAAAAAAAAGTCTGACACACACACATGGCTAGCTTACGTAGGATCCTGACCG";
+
+/// Two call sets on a reference.
+struct Case {
+    directory: TempDir,
+}
+
+impl Case {
+    /// Writes records given as `CONTIG POS REF ALT GT [FILTER]`, separated by blanks.
+    fn new(bases: &str, calls: &[&str], truth: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let case = Self { directory };
+        fs::write(case.path("ref.fa"), format!(">c1\n{bases}\n>c2\n{bases}\n")).unwrap();
+        fs::write(case.path("calls.vcf"), vcf_text(calls)).unwrap();
+        fs::write(case.path("truth.vcf"), vcf_text(truth)).unwrap();
+        case
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn options(&self) -> HaplotypeOptions {
+        HaplotypeOptions::new(self.path("calls.vcf"), self.path("truth.vcf"), self.path("ref.fa"))
+    }
+
+    fn compare(&self, options: &HaplotypeOptions) -> Result<HaplotypeComparison, HaplotypeError> {
+        compare_haplotypes(options, None, &AtomicBool::new(false))
+    }
+
+    /// Compares with an output mode, and returns the records of a file.
+    fn records(&self, output: OutputMode, name: &str) -> Vec<String> {
+        let out = tempfile::tempdir().unwrap();
+        let options = HaplotypeOptions { output, ..self.options() };
+        compare_haplotypes(&options, Some(out.path()), &AtomicBool::new(false)).unwrap();
+        let mut text = String::new();
+        open_text(&out.path().join(name), 1).unwrap().read_to_string(&mut text).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+}
+
+fn vcf_text(records: &[&str]) -> String {
+    let mut text = String::from("##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\ts\n");
+    for record in records {
+        let columns: Vec<&str> = record.split(' ').collect();
+        let filter = columns.get(5).unwrap_or(&"PASS");
+        let (contig, position, reference) = (columns[0], columns[1], columns[2]);
+        let (alternate, genotype) = (columns[3], columns[4]);
+        text += &format!("{contig}\t{position}\t.\t{reference}\t{alternate}\t50\t{filter}\t.\tGT\t{genotype}\n");
+    }
+    text
+}
+
+/// Returns found and missed variants of the truth, and true and false calls.
+fn counts(comparison: &HaplotypeComparison) -> [u64; 4] {
+    let all = &comparison.all;
+    [all.found, all.missed, all.true_calls, all.false_calls]
+}
+
+fn compare(calls: &[&str], truth: &[&str]) -> [u64; 4] {
+    let case = Case::new(BASES, calls, truth);
+    counts(&case.compare(&case.options()).unwrap())
+}
+
+#[test]
+fn the_same_haplotype_in_another_representation_matches() {
+    // A deletion and a substitution beside it, written as a deletion elsewhere and another substitution.
+    assert_eq!(compare(&["c1 19 GTC G 0/1", "c1 22 T A 0/1"], &["c1 20 T A 0/1", "c1 20 TCT T 0/1"]), [2, 0, 2, 0]);
+    assert_eq!(compare(&["c1 4 TC AG 0/1"], &["c1 4 T A 0/1", "c1 5 C G 0/1"]), [2, 0, 1, 0]);
+    // Indels of repeats at another position, and with more bases than necessary.
+    assert_eq!(compare(&["c1 12 AA A 0/1"], &["c1 10 CA C 0/1"]), [1, 0, 1, 0]);
+    assert_eq!(compare(&["c1 9 GCAAA GCAA 1/1"], &["c1 10 CA C 1/1"]), [1, 0, 1, 0]);
+    // Two alleles of one record, or a record for each.
+    assert_eq!(compare(&["c1 2 A C,G 1/2"], &["c1 2 A C 0/1", "c1 2 A G 0/1"]), [0, 2, 0, 1]);
+}
+
+#[test]
+fn genotypes_count_unless_they_are_ignored() {
+    let (calls, truth) = (["c1 2 A G 1/1"], ["c1 2 A G 0/1"]);
+    assert_eq!(compare(&calls, &truth), [0, 1, 0, 1]);
+    let case = Case::new(BASES, &calls, &truth);
+    let options = HaplotypeOptions { squash_ploidy: true, ..case.options() };
+    assert_eq!(counts(&case.compare(&options).unwrap()), [1, 0, 1, 0]);
+    // The order of the alleles does not count, and one of one is two of two.
+    assert_eq!(compare(&["c1 2 A G 1|0", "c1 6 G T 1"], &["c1 2 A G 0/1", "c1 6 G T 1/1"]), [2, 0, 2, 0]);
+}
+
+#[test]
+fn records_that_are_not_used_do_not_count() {
+    let truth = ["c1 2 A G 0/1"];
+    let unused =
+        ["c1 2 A G 0/1", "c1 4 T <DEL> 0/1", "c1 6 G T 0/1 low", "c1 7 C * 0/1", "c1 8 T A ./.", "c1 9 G C 0/0"];
+    assert_eq!(compare(&unused, &truth), [1, 0, 1, 0]);
+    let case = Case::new(BASES, &unused, &truth);
+    let options = HaplotypeOptions { all_records: true, ..case.options() };
+    assert_eq!(counts(&case.compare(&options).unwrap()), [1, 0, 1, 1]);
+    let skipped = case.compare(&case.options()).unwrap().calls;
+    assert_eq!((skipped.records, skipped.compared, skipped.skipped), (6, 1, 0));
+    // Records with a problem are counted: behind the end of the contig, another ploidy, and letters that are not bases.
+    let problems = ["c1 3 T R 0/1", "c1 4 T A 0/1/1", "c1 60 GAAA G 0/1"];
+    let case = Case::new(BASES, &problems, &truth);
+    assert_eq!(case.compare(&case.options()).unwrap().calls.skipped, 3);
+}
+
+#[test]
+fn only_variants_in_confident_regions_count() {
+    let calls = ["c1 2 A G 0/1", "c1 40 A G 0/1", "c2 2 A G 0/1"];
+    let truth = ["c1 2 A G 0/1", "c1 45 A G 0/1"];
+    let case = Case::new(BASES, &calls, &truth);
+    fs::write(case.path("confident.bed"), "c1\t0\t10\n").unwrap();
+    let options = HaplotypeOptions { confident: Some(case.path("confident.bed")), ..case.options() };
+    let found = case.compare(&options).unwrap();
+    assert_eq!(counts(&found), [1, 0, 1, 0]);
+    assert_eq!((found.calls.outside, found.truth.outside, found.confident_bases), (2, 1, Some(10)));
+    let options = HaplotypeOptions { regions: Some("c1:30-50".to_owned()), ..case.options() };
+    assert_eq!(counts(&case.compare(&options).unwrap()), [0, 1, 0, 1]);
+}
+
+#[test]
+fn verdicts_are_written_with_the_records() {
+    let calls = ["c1 4 TC AG 0/1", "c1 40 A G 0/1", "c1 45 A T 1/1"];
+    let truth = ["c1 4 T A 0/1", "c1 5 C G 0/1", "c1 45 A T 0/1"];
+    let case = Case::new(BASES, &calls, &truth);
+    let positions = |name: &str| {
+        let records = case.records(OutputMode::Split, name);
+        records.iter().map(|record| record.split('\t').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(positions("tp.vcf.gz"), ["4"]);
+    assert_eq!(positions("tp-baseline.vcf.gz"), ["4", "5"]);
+    assert_eq!(positions("fp.vcf.gz"), ["40", "45"]);
+    assert_eq!(positions("fn.vcf.gz"), ["45"]);
+    let annotated = case.records(OutputMode::Annotate, "calls.vcf.gz");
+    assert!(annotated[0].contains("CALL_WEIGHT=2.00;CALL=TP"), "{annotated:?}");
+    assert!(annotated[2].contains("CALL=FP_CA"), "{annotated:?}");
+    let joined = case.records(OutputMode::Ga4gh, "output.vcf.gz");
+    let last = joined.last().unwrap();
+    assert!(last.contains("GT:BD:BK") && last.ends_with("0/1:FN:am\t1/1:FP:am"), "{last}");
+}
+
+#[test]
+fn contigs_may_have_another_order_than_the_reference() {
+    let (calls, truth) = (["c2 2 A G 0/1", "c1 4 T A 0/1"], ["c1 4 T A 0/1", "c2 2 A G 0/1"]);
+    assert_eq!(compare(&calls, &truth), [2, 0, 2, 0]);
+    let case = Case::new(BASES, &calls, &truth);
+    let positions = case.records(OutputMode::Split, "tp.vcf.gz");
+    assert!(positions[0].starts_with("c1\t4") && positions[1].starts_with("c2\t2"), "{positions:?}");
+}
+
+#[test]
+fn files_that_cannot_be_compared_are_named() {
+    let rejected = |calls: &[&str], truth: &[&str], expected: &[&str]| {
+        let case = Case::new(BASES, calls, truth);
+        let error = case.compare(&case.options()).unwrap_err().to_string();
+        assert!(expected.iter().all(|text| error.contains(text)), "{error}");
+    };
+    let truth = ["c1 2 A G 0/1"];
+    rejected(&["c1 4 T A 0/1", "c1 2 A G 0/1"], &truth, &["calls.vcf", "line 4", "sort the file"]);
+    rejected(&["c1 4 T A 0/1", "c2 2 A G 0/1", "c1 5 C G 0/1"], &truth, &["calls.vcf", "not together"]);
+    rejected(&["chr1 2 A G 0/1"], &truth, &["calls.vcf", "truth.vcf", "no contig in common"]);
+    rejected(&["x1 2 A G 0/1"], &["x1 2 A G 0/1"], &["ref.fa", "x1"]);
+    rejected(&["c1 2 A G 0/2"], &truth, &["calls.vcf", "c1:2", "allele number"]);
+    rejected(&["c1 2 A A 0/1"], &truth, &["calls.vcf", "c1:2", "equals REF"]);
+    let case = Case::new(BASES, &truth, &truth);
+    let options = HaplotypeOptions { calls_sample: SampleChoice::Name("other".to_owned()), ..case.options() };
+    let error = case.compare(&options).unwrap_err().to_string();
+    assert!(error.contains("no sample \"other\"") && error.contains("its samples: s"), "{error}");
+}
+
+#[test]
+fn an_interval_with_too_many_paths_is_reported_and_its_variants_do_not_count() {
+    let calls: Vec<String> = (11..18).map(|position| format!("c1 {position} AA A 0/1")).collect();
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    let case = Case::new(BASES, &calls, &["c1 2 A G 0/1", "c1 10 CA C 0/1"]);
+    let mut options = case.options();
+    options.rules.max_paths = 3;
+    let found = case.compare(&options).unwrap();
+    assert!(!found.too_complex.is_empty() && found.calls.too_complex > 0, "{found:?}");
+    assert_eq!(found.too_complex[0].contig, "c1");
+}
+
+#[test]
+fn the_score_selects_the_best_threshold() {
+    let case = Case::new(BASES, &["c1 2 A G 0/1", "c1 40 A G 0/1"], &["c1 2 A G 0/1"]);
+    let text = fs::read_to_string(case.path("calls.vcf")).unwrap().replacen("\t50\t", "\t90\t", 1);
+    fs::write(case.path("calls.vcf"), text).unwrap();
+    let options = HaplotypeOptions { score: Some(ScoreField::Quality), ..case.options() };
+    let summary = case.compare(&options).unwrap().summary;
+    assert_eq!((summary[0].threshold, summary[0].false_positives), (Some(90.0), 0));
+    assert_eq!((summary[1].threshold, summary[1].false_positives), (None, 1));
+}
+
+/// A variant in a stretch of its own, and the forms in which it is written.
+#[derive(Clone, Debug)]
+struct Site {
+    is_called: bool,
+    is_true: bool,
+    is_homozygous: bool,
+    /// 0 for a substitution, 1 for an insertion, 2 for a deletion.
+    kind: u8,
+    bases: Vec<u8>,
+    /// Number of bases of padding before and after, by form.
+    padding: [(usize, usize); 2],
+}
+
+/// Distance between two sites, so that the padding of one does not reach the next.
+const SITE_BASES: usize = 24;
+
+fn site() -> impl Strategy<Value = Site> {
+    let padding = || (0_usize..4, 0_usize..4);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let bases = proptest::collection::vec(0_u8..4, 1..4);
+    (flags, 0_u8..3, bases, padding(), padding()).prop_map(|(flags, kind, bases, first, second)| Site {
+        is_called: flags.0,
+        is_true: flags.1,
+        is_homozygous: flags.2,
+        kind,
+        bases,
+        padding: [first, second],
+    })
+}
+
+impl Site {
+    /// Returns the record of the variant at a 0-based position of the reference, in one of its forms.
+    fn record(&self, reference: &[u8], position: usize, form: usize) -> String {
+        let count = self.bases.len();
+        let bases: Vec<u8> = self.bases.iter().map(|base| b"ACGT"[usize::from(*base)]).collect();
+        let before = &reference[..position];
+        let (replaced, alternate) = match self.kind {
+            0 => {
+                let other = b"CGTA"[b"ACGT".iter().position(|base| *base == reference[position]).unwrap()];
+                (vec![reference[position]], vec![other])
+            }
+            1 => (vec![reference[position]], [&reference[position..=position], &bases[..]].concat()),
+            _ => (reference[position..=position + count].to_vec(), vec![reference[position]]),
+        };
+        let (left, right) = self.padding[form];
+        let left = &before[position - left..];
+        let right = &reference[position + replaced.len()..][..right];
+        let text = |middle: &[u8]| String::from_utf8([left, middle, right].concat()).unwrap();
+        let genotype = if self.is_homozygous { "1/1" } else { "0/1" };
+        format!("c1 {} {} {} {genotype}", position - left.len() + 1, text(&replaced), text(&alternate))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_form_in_which_one_side_is_written_changes_no_total(
+        bases in proptest::collection::vec(0_u8..4, 12 * SITE_BASES + 40),
+        sites in proptest::collection::vec(site(), 12),
+    ) {
+        let reference: Vec<u8> = bases.iter().map(|base| b"ACGT"[usize::from(*base)]).collect();
+        let records = |is_used: &dyn Fn(&Site) -> bool, form: usize| {
+            let used = sites.iter().enumerate().filter(|(_, site)| is_used(site));
+            used.map(|(index, site)| site.record(&reference, 20 + index * SITE_BASES, form)).collect::<Vec<_>>()
+        };
+        let text = String::from_utf8(reference.clone()).unwrap();
+        let mut totals = Vec::new();
+        for (calls, truth) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let (calls, truth) = (records(&|site| site.is_called, calls), records(&|site| site.is_true, truth));
+            let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+            let truth: Vec<&str> = truth.iter().map(String::as_str).collect();
+            let case = Case::new(&text, &calls, &truth);
+            totals.push(counts(&case.compare(&case.options()).unwrap()));
+        }
+        let shared = sites.iter().filter(|site| site.is_called && site.is_true).count() as u64;
+        prop_assert!(totals[0][0] >= shared && totals[0][2] >= shared, "{:?}", totals);
+        prop_assert!(totals.iter().all(|other| *other == totals[0]), "{:?}", totals);
+    }
+}

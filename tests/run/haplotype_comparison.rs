@@ -1,0 +1,137 @@
+//! `godwit compare --match haplotypes`: options, files, and messages. The verdicts have golden cases of their own in
+//! `crates/godwit-haplotypes/tests`.
+
+use std::path::PathBuf;
+
+use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::scratch;
+use serde_json::Value;
+
+/// 60 bases: a repeat of A at 11-18, of AC at 24-33 (1-based), and no other repeats.
+const BASES: &str = "GATTCGCTGCAAAAAAAAGTCTGACACACACACATGGCTAGCTTACGTAGGATCCTGACCG";
+
+const HEADER: &str = "##fileformat=VCFv4.2\n##contig=<ID=c1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description=\"x\">\n\
+                      #CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT";
+
+/// A directory with a reference, calls and a truth set.
+struct Case {
+    directory: PathBuf,
+}
+
+impl Case {
+    /// Writes records given as `POS REF ALT QUAL GT`, separated by blanks; a record has a GT for each sample.
+    fn new(samples: &str, calls: &[&str], truth: &[&str]) -> Self {
+        let case = Self { directory: scratch::directory("haplotypes") };
+        case.write("ref.fa", &format!(">c1\n{BASES}\n"));
+        for (name, samples, records) in [("calls.vcf", samples, calls), ("truth.vcf", "t", truth)] {
+            let mut text = format!("{HEADER}\t{}\n", samples.replace(' ', "\t"));
+            for record in records {
+                let columns: Vec<&str> = record.split(' ').collect();
+                let (position, bases, quality) = (columns[0], columns[1..3].join("\t"), columns[3]);
+                text += &format!("c1\t{position}\t.\t{bases}\t{quality}\t.\t.\tGT\t{}\n", columns[4..].join("\t"));
+            }
+            case.write(name, &text);
+        }
+        case
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("it can be written");
+    }
+
+    fn compare(&self) -> GodwitCommand {
+        let run = godwit().arg("compare").arg(self.path("calls.vcf")).arg(self.path("truth.vcf"));
+        run.arg("--reference").arg(self.path("ref.fa"))
+    }
+}
+
+fn run_to_json(run: GodwitCommand) -> Value {
+    serde_json::from_str(&run.arg("--json").run_ok().stdout).expect("it prints JSON")
+}
+
+/// Returns found and missed variants of the truth, and true and false calls.
+fn counts(found: &Value) -> [u64; 4] {
+    ["found", "missed", "true", "false"].map(|name| found[name].as_u64().expect(name))
+}
+
+/// Calls with one true substitution of two bases, a false substitution, and a deletion at another position.
+fn example() -> Case {
+    let calls = ["4 TC AG 60 0/1", "12 AA A 50 0/1", "40 A G 10 0/1"];
+    Case::new("s", &calls, &["4 T A . 0/1", "5 C G . 0/1", "10 CA C . 0/1"])
+}
+
+#[test]
+fn haplotypes_are_compared_by_default() {
+    let case = example();
+    let found = run_to_json(case.compare().args(["--score", "QUAL"]));
+    assert_eq!((found["match"].as_str(), counts(&found["all"])), (Some("haplotypes"), [3, 0, 2, 1]));
+    assert_eq!(counts(&found["indels"]), [1, 0, 1, 0]);
+    assert_eq!(found["summary"][0]["threshold"], 50.0);
+    let table = case.compare().args(["--score", "QUAL"]).run_ok().stdout;
+    for text in ["SNPs", "indels", "MNPs", "all", "best F1 at a score of 50.000", "3 records, 3 compared"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    // Without a reference, records are compared as before.
+    let run = godwit().arg("compare").arg(case.path("calls.vcf")).arg(case.path("truth.vcf"));
+    run.args(["--match", "haplotypes"]).run().assert_rejected(&[2], &["--reference", "--match records"]);
+}
+
+#[test]
+fn the_files_of_the_verdicts_appear_together() {
+    let case = example();
+    let out = case.path("verdicts");
+    case.compare().arg("--out").arg(&out).run_ok();
+    let mut names: Vec<String> = std::fs::read_dir(&out)
+        .expect("it is there")
+        .map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    let expected = [
+        "fn.vcf.gz",
+        "fp.vcf.gz",
+        "non_snp_roc.tsv.gz",
+        "phasing.txt",
+        "snp_roc.tsv.gz",
+        "summary.txt",
+        "tp-baseline.vcf.gz",
+        "tp.vcf.gz",
+        "weighted_roc.tsv.gz",
+    ];
+    assert_eq!(names, expected);
+    case.compare().arg("--out").arg(&out).run().assert_rejected(&[2], &["verdicts", "has files"]);
+    let joined = case.path("joined");
+    case.compare().args(["--output-mode", "ga4gh", "--out"]).arg(&joined).run_ok();
+    assert!(joined.join("output.vcf.gz").is_file() && !joined.join("summary.txt").exists());
+    // A comparison that fails leaves no directory.
+    case.write("calls.vcf", &format!("{HEADER}\ts\nc1\t4\t.\tT\tA\t.\t.\t.\tGT\t0/7\n"));
+    let failed = case.path("failed");
+    case.compare().arg("--out").arg(&failed).run().assert_rejected(&[3], &["calls.vcf", "c1:4", "allele number"]);
+    assert!(!failed.exists());
+}
+
+#[test]
+fn samples_and_regions_are_selected() {
+    let case = Case::new("a b", &["4 T A . 0/1 0/0", "40 A G . 0/0 0/1"], &["4 T A . 0/1"]);
+    case.compare().run().assert_rejected(&[2], &["calls.vcf", "several samples", "a, b"]);
+    assert_eq!(counts(&run_to_json(case.compare().args(["--sample", "a"]))["all"]), [1, 0, 1, 0]);
+    assert_eq!(counts(&run_to_json(case.compare().args(["--sample", "b,t"]))["all"]), [0, 1, 0, 1]);
+    let run = case.compare().args(["--sample", "a", "--regions", "c1:30-50"]);
+    assert_eq!(counts(&run_to_json(run)["all"]), [0, 0, 0, 0]);
+    case.write("a.bed", "c1\t0\t10\n");
+    let run = case.compare().args(["--sample", "b", "--confident"]).arg(case.path("a.bed"));
+    assert_eq!(counts(&run_to_json(run)["all"]), [0, 1, 0, 0]);
+}
+
+#[test]
+fn options_of_the_other_comparison_are_rejected() {
+    let case = example();
+    let run = || case.compare();
+    run().args(["--match", "records", "--squash-ploidy"]).run().assert_rejected(&[2], &["--squash-ploidy"]);
+    run().args(["--match", "haplotypes", "--ignore-genotypes"]).run().assert_rejected(&[2], &["--match records"]);
+    run().args(["--output-mode", "combine"]).run().assert_rejected(&[2], &["--out"]);
+    run().args(["--score", "X.Y"]).run().assert_rejected(&[2], &["--score X.Y", "INFO.NAME"]);
+}
