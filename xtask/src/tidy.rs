@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-mod import_cycles;
 mod architecture_page;
+mod import_cycles;
 mod language_rules;
 mod manifest_rules;
 mod page_rules;

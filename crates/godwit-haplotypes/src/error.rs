@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use godwit_formats::intervals::IntervalError;
 use godwit_formats::fasta::FastaError;
+use godwit_formats::intervals::IntervalError;
 use godwit_formats::is_system_failure;
 use godwit_formats::vcf::VcfError;
 

@@ -25,12 +25,10 @@ use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::checksum_lists::{ChecksumLists, ExpectedChecksums};
 use crate::control_client::ControlClient;
-use crate::credentials::Credentials;
-use crate::server_errors::error_from_status;
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use crate::copy_plan::{CopyItem, CopyPlan, DestinationNaming, common_server, destination_naming};
 use crate::copy_protocol::ReceiverState;
-use crate::reference_store::ReferenceStore;
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
@@ -38,7 +36,9 @@ use crate::location::Location;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, path_to_text, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::ranges::RangeSet;
+use crate::reference_store::ReferenceStore;
 use crate::selection::Selection;
+use crate::server_errors::error_from_status;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};
 use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 pub(crate) use completion::CopyOutcome;
@@ -49,8 +49,8 @@ use prefetch::Prefetch;
 use preflight_checks::{check_endpoints, check_no_checksum_lists, check_no_mirrors, check_no_relay, check_pools};
 use relay_route::RelayRoute;
 use session_driver::SessionDriver;
-use stream_task::Direction;
 use speculative_connections::{PendingConnections, SpeculativeConnections, connect_remaining_streams};
+use stream_task::Direction;
 
 /// Options of a copy.
 #[derive(Clone, Debug)]

@@ -18,8 +18,6 @@ use crate::tcp_tuning::SendOptions;
 pub(crate) use block_batches::{BLOCK_SCHEMA, BlockBatch, IncomingBlock, OutgoingBlock, compress_block, encode_blocks};
 pub(crate) use list_response::decode_listing;
 
-
-
 /// Action that lists the entries below a path. On the wire, [`FILES_PREFIX`] precedes the name of each action.
 pub(crate) const LIST_ACTION: &str = "list";
 /// Action that returns the hashes of all blocks of a file.

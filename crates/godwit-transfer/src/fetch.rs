@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use godwit_flight::Token;
 
-use crate::credentials::Credentials;
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;

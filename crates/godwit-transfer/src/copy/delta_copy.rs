@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 use super::CopyOperation;
 use super::session_driver::PROGRESS_INTERVAL;
 use crate::blocking::run_blocking;
-use crate::server_errors::{error_from_status, is_transient};
 use crate::copy_events::CopyEvent;
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{
@@ -32,6 +31,7 @@ use crate::file_listing::Entry;
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
 use crate::reference_store::{LoadedReference, ReferenceStore};
+use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::{self, SendOptions};
 
 /// Delay between two attempts to copy a genome.

@@ -9,10 +9,10 @@ use crate::blake3_tree::BlockHash;
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::control_client::ControlClient;
-use crate::server_errors::{error_from_status, is_transient, is_unknown_session};
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
 use crate::ranges::RangeSet;
+use crate::server_errors::{error_from_status, is_transient, is_unknown_session};
 use crate::transfer_session::{FileId, SessionEvent};
 
 /// The outcome of the verification of a file.

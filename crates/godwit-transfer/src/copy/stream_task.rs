@@ -14,13 +14,13 @@ use super::speculative_connections::StreamConnection;
 use crate::blake3_tree::BlockHash;
 use crate::block_reader::{BlockHashCache, BlockReader, ReadFailures, SourceRange};
 use crate::blocking::run_blocking;
-use crate::server_errors::{error_from_status, is_storage_full, is_transient, is_unknown_session, is_unknown_token};
 use crate::copy_protocol::{
     BLOCK_SCHEMA, BlockReport, FileError, READ_TICKET, RELAY_TICKET, RELAY_WRITE_COMMAND, ReadRange, ReadRequest,
     RelayRequest, RelayWriteCommand, WRITE_COMMAND, WriteCommand, encode_message, from_json,
 };
 use crate::error::TransferError;
 use crate::file_receiver::{BlockOutcomes, FileReceiver};
+use crate::server_errors::{error_from_status, is_storage_full, is_transient, is_unknown_session, is_unknown_token};
 use crate::tcp_tuning::{self, SendOptions};
 use crate::transfer_session::{FileId, RequestId, SessionEvent, StreamId};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Compression, CopyOptions};
 use crate::control_client::ControlClient;
-use crate::credentials::Credentials;
 use crate::copy_events::{CopyObserver, CopySummary};
+use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;
