@@ -18,6 +18,3 @@ pub(crate) use side::SearchSide;
 pub(crate) const CALLS: usize = 0;
 /// Index of the truth set in arrays of both sides.
 pub(crate) const TRUTH: usize = 1;
-
-/// A function that calls its argument for every number that is in use, and so lets the argument change the numbers.
-type Visit<'f, T> = &'f mut dyn FnMut(&mut dyn FnMut(&mut T));
