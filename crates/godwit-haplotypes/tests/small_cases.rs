@@ -23,11 +23,11 @@ struct Case {
 impl Case {
     /// Writes records given as `CONTIG POS REF ALT GT [FILTER]`, separated by blanks.
     fn new(bases: &str, calls: &[&str], truth: &[&str]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a directory can be created");
         let case = Self { directory };
-        fs::write(case.path("ref.fa"), format!(">c1\n{bases}\n>c2\n{bases}\n")).unwrap();
-        fs::write(case.path("calls.vcf"), vcf_text(calls)).unwrap();
-        fs::write(case.path("truth.vcf"), vcf_text(truth)).unwrap();
+        fs::write(case.path("ref.fa"), format!(">c1\n{bases}\n>c2\n{bases}\n")).expect("it can be written");
+        fs::write(case.path("calls.vcf"), vcf_text(calls)).expect("it can be written");
+        fs::write(case.path("truth.vcf"), vcf_text(truth)).expect("it can be written");
         case
     }
 
@@ -45,11 +45,12 @@ impl Case {
 
     /// Compares with an output mode, and returns the records of a file.
     fn records(&self, output: OutputMode, name: &str) -> Vec<String> {
-        let out = tempfile::tempdir().unwrap();
+        let out = tempfile::tempdir().expect("a directory can be created");
         let options = HaplotypeOptions { output, ..self.options() };
-        compare_haplotypes(&options, Some(out.path()), &AtomicBool::new(false)).unwrap();
+        compare_haplotypes(&options, Some(out.path()), &AtomicBool::new(false)).expect("the files can be compared");
         let mut text = String::new();
-        open_text(&out.path().join(name), 1).unwrap().read_to_string(&mut text).unwrap();
+        let mut file = open_text(&out.path().join(name), 1).expect("the file is there");
+        file.read_to_string(&mut text).expect("the file can be read");
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     }
 }
@@ -74,7 +75,7 @@ fn counts(comparison: &HaplotypeComparison) -> [u64; 4] {
 
 fn compare(calls: &[&str], truth: &[&str]) -> [u64; 4] {
     let case = Case::new(BASES, calls, truth);
-    counts(&case.compare(&case.options()).unwrap())
+    counts(&case.compare(&case.options()).expect("the files can be compared"))
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn the_score_selects_the_best_threshold() {
     assert_eq!((summary[1].threshold, summary[1].false_positives), (None, 1));
 }
 
-/// A variant in a stretch of its own, and the forms in which it is written.
+/// A variant with space around it, and the forms in which it is written.
 #[derive(Clone, Debug)]
 struct Site {
     is_called: bool,
@@ -242,7 +243,8 @@ impl Site {
         let before = &reference[..position];
         let (replaced, alternate) = match self.kind {
             0 => {
-                let other = b"CGTA"[b"ACGT".iter().position(|base| *base == reference[position]).unwrap()];
+                let other =
+                    b"CGTA"[b"ACGT".iter().position(|base| *base == reference[position]).expect("it is a base")];
                 (vec![reference[position]], vec![other])
             }
             1 => (vec![reference[position]], [&reference[position..=position], &bases[..]].concat()),
@@ -251,7 +253,7 @@ impl Site {
         let (left, right) = self.padding[form];
         let left = &before[position - left..];
         let right = &reference[position + replaced.len()..][..right];
-        let text = |middle: &[u8]| String::from_utf8([left, middle, right].concat()).unwrap();
+        let text = |middle: &[u8]| String::from_utf8([left, middle, right].concat()).expect("bases are text");
         let genotype = if self.is_homozygous { "1/1" } else { "0/1" };
         format!("c1 {} {} {} {genotype}", position - left.len() + 1, text(&replaced), text(&alternate))
     }

@@ -137,8 +137,7 @@ impl<'i, const H: usize> Search<'i, H> {
         let mut steps = 0_u64;
         // A path that is less than all others is not put into the set only to be taken from it again.
         let mut next: Option<Path<H>> = None;
-        loop {
-            let Some(mut head) = next.take().or_else(|| self.paths.pop(&self.states)) else { break };
+        while let Some(mut head) = next.take().or_else(|| self.paths.pop(&self.states)) {
             steps += 1;
             if steps.is_multiple_of(CANCEL_CHECK_STEPS) && self.input.cancelled.load(Ordering::Relaxed) {
                 return Err(SearchError::Cancelled);

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::ForEach;
 use crate::alleles::{AlleleRank, AlleleTable, NO_ALLELE, Template};
 
 /// Number of a state in [`HaplotypeStates`].
@@ -111,7 +112,7 @@ impl<'c> HaplotypeStates<'c> {
     }
 
     /// Removes all states but `kept`, and updates their numbers.
-    pub(super) fn retain(&mut self, kept: &mut dyn FnMut(&mut dyn FnMut(&mut StateId))) {
+    pub(super) fn retain(&mut self, kept: &mut ForEach<StateId>) {
         let mut fresh = Self::new(self.template, self.alleles);
         kept(&mut |state| {
             let mut key = self.states[*state as usize].key;

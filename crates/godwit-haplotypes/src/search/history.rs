@@ -1,5 +1,7 @@
 //! Lists that share their beginnings: what each path has included, excluded, and where it was in sync.
 
+use super::ForEach;
+
 /// Number of a node of a [`History`]; a list is the number of its last node.
 pub(super) type NodeId = u32;
 
@@ -45,7 +47,7 @@ impl History {
     }
 
     /// Removes the nodes that no list of `lists` needs, and updates the lists.
-    pub(super) fn collect(&mut self, lists: &mut dyn FnMut(&mut dyn FnMut(&mut NodeId))) {
+    pub(super) fn collect(&mut self, lists: &mut ForEach<NodeId>) {
         let mut numbers: Vec<NodeId> = vec![EMPTY; self.nodes.len()];
         lists(&mut |list| numbers[*list as usize] = 1);
         for node in (1..self.nodes.len()).rev() {
