@@ -3,8 +3,6 @@
 
 use std::cmp::Ordering;
 
-use crate::variants::VariantSet;
-
 /// Code of a base that is not A, C, G or T.
 pub(crate) const UNKNOWN_BASE: u8 = 0;
 /// Code of the base of an allele that is missing; it equals no base of the reference.
@@ -103,15 +101,16 @@ pub(crate) struct AlleleTable {
 }
 
 impl AlleleTable {
-    /// Returns the table of the alleles of two sides, and the rank of each allele slot of each side.
-    pub(crate) fn new(sides: [&VariantSet; 2]) -> (Self, [Vec<AlleleRank>; 2]) {
-        let mut ranks = sides.map(|side| vec![NO_ALLELE; side.slots.len()]);
+    /// Returns the table of the alleles of two sides, and the rank of each allele slot of each side. Each side has its
+    /// slots, and the codes of the bases of all its alleles.
+    pub(crate) fn new(sides: [(&[Option<Allele>], &[u8]); 2]) -> (Self, [Vec<AlleleRank>; 2]) {
+        let mut ranks = sides.map(|(slots, _)| vec![NO_ALLELE; slots.len()]);
         let mut order: Vec<(u32, Allele, u32)> = Vec::new();
-        for (number, side) in sides.iter().enumerate() {
-            let present = side.slots.iter().enumerate().filter_map(|(slot, allele)| allele.map(|found| (slot, found)));
+        for (number, (slots, _)) in sides.iter().enumerate() {
+            let present = slots.iter().enumerate().filter_map(|(slot, allele)| allele.map(|found| (slot, found)));
             order.extend(present.map(|(slot, allele)| (number as u32, allele, slot as u32)));
         }
-        let bases_of = |entry: &(u32, Allele, u32)| entry.1.bases(&sides[entry.0 as usize].bases);
+        let bases_of = |entry: &(u32, Allele, u32)| entry.1.bases(sides[entry.0 as usize].1);
         order.sort_unstable_by(|a, b| compare(&a.1, bases_of(a), &b.1, bases_of(b)));
         let mut table = Self::default();
         for (index, entry) in order.iter().enumerate() {

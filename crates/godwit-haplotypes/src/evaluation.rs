@@ -153,7 +153,10 @@ pub(crate) fn evaluate(contig: &Contig, rules: &EvaluationRules) -> Result<Conti
     }
     let all = |side: &SideVerdicts| (0..side.set.variants.len() as u32).collect::<Vec<_>>();
     let orders = [all(&result.sides[CALLS]), all(&result.sides[TRUTH])];
-    let (alleles, ranks) = AlleleTable::new([&result.sides[CALLS].set, &result.sides[TRUTH].set]);
+    let (alleles, ranks) = AlleleTable::new([CALLS, TRUTH].map(|side| {
+        let set = &result.sides[side].set;
+        (set.slots.as_slice(), set.bases.as_slice())
+    }));
     let search = |sides: &[SideVerdicts; 2], orders: [Vec<u32>; 2], rule: &dyn Fn(usize) -> OrientationRule| {
         let [calls, truth] = orders;
         let side = |index: usize, order| SearchSide::new(&sides[index].set, &ranks[index], order, rule(index));
