@@ -70,6 +70,7 @@ pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 #[cfg(feature = "sql")]
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
+pub use resource_help::RESOURCE_OPTIONS;
 pub use run::RunArgs;
 #[cfg(feature = "sql")]
 pub use score::ScoreArgs;

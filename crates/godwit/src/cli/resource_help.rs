@@ -3,6 +3,9 @@
 
 use clap::Arg;
 
+/// Ids of the options that each verb describes by itself.
+pub const RESOURCE_OPTIONS: [&str; 3] = ["threads", "memory", "temp"];
+
 const CORES: &str = "Threads [default: all cores]";
 const CORES_OF_WORKER: &str = "Threads [default: all cores; with --on local, an equal share for each worker]";
 const BESIDE_OUTPUT: &str = "Directory for scratch files [default: beside the output]";
@@ -95,10 +98,10 @@ mod tests {
         let mut described = 0;
         // Only verbs with the common options have all three of these.
         let has_common_options = |verb: &&Command| {
-            ["quiet", "memory", "temp"].iter().all(|id| verb.get_arguments().any(|arg| arg.get_id() == *id))
+            RESOURCE_OPTIONS.iter().chain(&["quiet"]).all(|id| verb.get_arguments().any(|arg| arg.get_id() == *id))
         };
         for verb in verbs(&root).into_iter().filter(has_common_options) {
-            for id in ["threads", "memory", "temp"] {
+            for id in RESOURCE_OPTIONS {
                 let arg = verb.get_arguments().find(|arg| arg.get_id() == id).unwrap();
                 let help = arg.get_help().unwrap().to_string();
                 assert!(help.contains(" [default: ") || help.starts_with("No effect"), "{}: {help}", verb.get_name());

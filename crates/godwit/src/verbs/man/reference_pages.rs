@@ -6,7 +6,7 @@
 use clap::{Arg, Args, Command};
 
 use super::visible_commands;
-use crate::cli::{AccessArgs, ClusterArgs, CommonArgs, VERB_GROUPS};
+use crate::cli::{AccessArgs, ClusterArgs, CommonArgs, RESOURCE_OPTIONS, VERB_GROUPS};
 
 /// File name of the index. The page of a group has the name of the group before the extension.
 const INDEX_FILE: &str = "cli.md";
@@ -45,7 +45,9 @@ fn shared_options() -> Vec<SharedOptions> {
     let rows = |augment: fn(Command) -> Command| -> Vec<String> {
         let mut command = augment(Command::new("shared"));
         command.build();
-        command.get_arguments().filter(|arg| is_documented(arg)).map(option_row).collect()
+        // Every verb describes its own defaults of the resources.
+        let is_shared = |arg: &&Arg| is_documented(arg) && !RESOURCE_OPTIONS.contains(&arg.get_id().as_str());
+        command.get_arguments().filter(is_shared).map(option_row).collect()
     };
     vec![
         SharedOptions { heading: "Cluster options", rows: rows(ClusterArgs::augment_args) },
