@@ -86,6 +86,7 @@ pub(super) fn serve(arg: Arg) -> Arg {
 mod tests {
     use clap::{Command, CommandFactory as _};
 
+    use super::RESOURCE_OPTIONS;
     use crate::cli::Cli;
 
     fn verbs(command: &Command) -> Vec<&Command> {
