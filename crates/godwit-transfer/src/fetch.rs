@@ -86,7 +86,9 @@ pub(crate) async fn run_fetch(
         }
     };
     if places.iter().any(|place| matches!(place, Location::Local(_))) {
-        return Err(TransferError::rejected("a server fetches from servers only"));
+        return Err(TransferError::rejected(
+            "a server fetches only from other servers, so every source must be the URL of a server",
+        ));
     }
     if !first_token && !path.as_encoded_bytes().ends_with(b"/") {
         path.push("/");
@@ -122,5 +124,39 @@ fn with_references(compression: CompressionKind, references: &Arc<ReferenceStore
         CompressionKind::None => Compression::None,
         CompressionKind::Zstd => Compression::Zstd,
         CompressionKind::Delta => Compression::Delta(references.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_listing::LinkPolicy;
+    use crate::tcp_tuning::CopyMode;
+
+    #[tokio::test]
+    async fn a_source_on_the_destination_server_itself_is_rejected() {
+        let request = FetchRequest {
+            copy_id: "copy".to_owned(),
+            sources: vec![("/etc/hostname".to_owned(), "token".to_owned())],
+            destination: String::new(),
+            mode: CopyMode::Fair,
+            bits_per_s: None,
+            streams: None,
+            compression: CompressionKind::None,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            sync: false,
+            idle_timeout_s: 60,
+            link_policy: LinkPolicy::Follow,
+            per_entry_errors: true,
+        };
+        let root = tempfile::tempdir().unwrap();
+        let resolve = |path: &str| Ok(root.path().join(path));
+        let references = Arc::new(ReferenceStore::new(Vec::new(), 1));
+        let outcome = run_fetch(request, resolve, None, &references, &EventBuffer::default()).await;
+        let Err(TransferError::Rejected { .. }) = &outcome else { panic!("{outcome:?}") };
+        let message = outcome.unwrap_err().to_string();
+        assert!(message.contains("every source must be the URL of a server"), "{message}");
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
     }
 }
