@@ -85,7 +85,12 @@ impl<'scope, 's: 'scope, 'r> Refeeder<'scope, 's, 'r> {
     /// Returns the error of a thread that has failed. Without its blocks, the job would never finish.
     fn check_threads(&mut self) -> Result<(), PipelineError> {
         for ended in self.threads.extract_if(.., |thread| thread.is_finished()) {
-            ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            ended.join().unwrap_or_else(|panic| {
+                // The scope waits for all threads before it reports the panic, and some of them wait for room in the
+                // spool.
+                self.stop.store(true, Ordering::Relaxed);
+                std::panic::resume_unwind(panic)
+            })?;
         }
         Ok(())
     }
