@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use godwit_process::TemporaryPath;
+use godwit_process::{LockedFile, TemporaryPath};
 
 pub use atomic_directory::{AtomicDirectory, backup_name};
 
@@ -29,7 +29,7 @@ pub struct AtomicFileSet {
 pub struct AtomicFile {
     path: PathBuf,
     temporary_path: PathBuf,
-    file: File,
+    file: LockedFile,
     published: bool,
     /// True if the file stays under its temporary name when this value is dropped, for a later process that resumes it.
     keep_on_drop: bool,
@@ -64,10 +64,9 @@ impl AtomicFile {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
         }
         let temporary_path = path.with_file_name(temporary_name(path));
-        let open = || -> io::Result<File> {
+        let open = || -> io::Result<LockedFile> {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&temporary_path)?;
-            lock_exclusively(&file, &temporary_path, BUSY_MESSAGE)?;
-            Ok(file)
+            lock_exclusively(file, &temporary_path, BUSY_MESSAGE)
         };
         let (file, temporary_guard) = if keep_on_drop {
             (open()?, None)
@@ -100,26 +99,22 @@ impl Drop for AtomicFile {
             // Ignore an error here: the failure that caused the drop is already reported.
             let _ = fs::remove_file(&self.temporary_path);
         }
-        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
-        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
-        let _ = self.file.unlock();
     }
 }
 
 /// Locks the file opened at `temporary_path` against other jobs. `busy` is the error message if another job has locked
 /// the file.
-fn lock_exclusively(opened: &File, temporary_path: &Path, busy: &'static str) -> io::Result<()> {
+fn lock_exclusively(opened: File, temporary_path: &Path, busy: &'static str) -> io::Result<LockedFile> {
     let busy = || io::Error::new(io::ErrorKind::ResourceBusy, busy);
-    match opened.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(busy()),
-        Err(TryLockError::Error(error)) => return Err(error),
-    }
+    let locked = LockedFile::try_lock(opened).map_err(|error| match error {
+        TryLockError::WouldBlock => busy(),
+        TryLockError::Error(error) => error,
+    })?;
     // Between opening and locking, another job may have published or removed the file: check that the path still names
     // it.
-    let (ours, named) = (opened.metadata()?, fs::metadata(temporary_path));
+    let (ours, named) = (locked.metadata()?, fs::metadata(temporary_path));
     match named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
-        true => Ok(()),
+        true => Ok(locked),
         false => Err(busy()),
     }
 }
@@ -157,7 +152,7 @@ impl AtomicFileSet {
     /// The errors of [`AtomicFile::create`], and the I/O error of the file system.
     pub fn write_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let staged = AtomicFile::create(path)?;
-        (&staged.file).write_all(bytes)?;
+        staged.file().write_all(bytes)?;
         staged.file.sync_all()?;
         self.files.push(staged);
         Ok(())

@@ -6,7 +6,7 @@
 //! job.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use godwit_formats::fastq::FastqResumePoint;
 use godwit_model::{BlockId, DuplicateCounts};
+use godwit_process::LockedFile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -234,16 +235,8 @@ impl JournalEntry for AlignJournalEntry {
 
 /// An open and locked journal.
 pub struct Journal<L = AlignJournalEntry> {
-    file: Mutex<File>,
+    file: Mutex<LockedFile>,
     entry_type: PhantomData<fn(L)>,
-}
-
-impl<L> Drop for Journal<L> {
-    fn drop(&mut self) {
-        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
-        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
-        let _ = self.file.get_mut().unwrap_or_else(PoisonError::into_inner).unlock();
-    }
 }
 
 impl<L: JournalEntry> Journal<L> {
@@ -252,13 +245,12 @@ impl<L: JournalEntry> Journal<L> {
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another process has locked it.
     pub fn open(path: &Path) -> io::Result<(Self, Vec<L>)> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY_MESSAGE);
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(busy()),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+        let mut file = LockedFile::try_lock(file).map_err(|error| match error {
+            TryLockError::WouldBlock => busy(),
+            TryLockError::Error(error) => error,
+        })?;
         // Another process may have removed the file between opening and locking. Then the lock is on a file without a
         // name.
         let (ours, named) = (file.metadata()?, fs::metadata(path));

@@ -11,7 +11,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use godwit_process::{ResumablePaths, TemporaryPath};
+use godwit_process::{LockedFile, ResumablePaths, TemporaryPath};
 use serde::{Deserialize, Serialize};
 
 use crate::SearchError;
@@ -138,7 +138,7 @@ pub(crate) struct ResumeState {
 #[derive(Debug)]
 pub(crate) struct SearchCheckpoint {
     directory: PathBuf,
-    file: File,
+    file: LockedFile,
     hits: File,
     hits_end: u64,
     /// Number of the batch whose hits are in the file `hits`.
@@ -147,14 +147,6 @@ pub(crate) struct SearchCheckpoint {
     has_progress: bool,
     /// Registration of the directory for removal at exit, which lasts until the first range or batch is finished.
     resumable: ResumablePaths,
-}
-
-impl Drop for SearchCheckpoint {
-    fn drop(&mut self) {
-        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
-        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
-        let _ = self.file.unlock();
-    }
 }
 
 impl SearchCheckpoint {
@@ -204,11 +196,10 @@ impl SearchCheckpoint {
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
             file.map_err(wrong("write", &path))
         };
-        let mut file = open("journal")?;
-        if file.try_lock().is_err() {
+        let Ok(mut file) = LockedFile::try_lock(open("journal")?) else {
             let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "another search is using it");
             return Err(wrong("write", out)(source));
-        }
+        };
         let (lines, end) = if resumes { read_entries(&path).map_err(wrong("read", &path))? } else { (Vec::new(), 0) };
         file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(wrong("write", &path))?;
         let (hits, resumable) = (open("hits")?, ResumablePaths::new([]));
@@ -222,7 +213,7 @@ impl SearchCheckpoint {
                     })
                 });
                 if let Some(difference) = difference {
-                    return Err(SearchError::Resume { directory: journal.directory.clone(), difference });
+                    return Err(SearchError::Resume { directory: journal.directory, difference });
                 }
                 let finished = journal.verify_entries(rest)?;
                 Ok((journal, finished))

@@ -12,6 +12,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use godwit_process::LockedFile;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
@@ -66,29 +67,20 @@ fn encode_record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
 /// A journal that is open for writing. Its lock keeps other processes from writing the file.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: File,
+    file: LockedFile,
     path: PathBuf,
     /// Offset at which the next record is written, bytes. The next record overwrites an incomplete one.
     end_offset: u64,
 }
 
-impl Drop for Journal {
-    fn drop(&mut self) {
-        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
-        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
-        let _ = self.file.unlock();
-    }
-}
-
 /// Opens a journal file and locks it.
-fn open_locked(path: &Path, empty: bool) -> Result<File, TransferError> {
+fn open_locked(path: &Path, empty: bool) -> Result<LockedFile, TransferError> {
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
     let file = opened.map_err(TransferError::io_error("open", path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(TransferError::Busy { location: path.display().to_string() }),
-        Err(TryLockError::Error(source)) => Err(TransferError::Io { operation: "lock", path: path.to_owned(), source }),
-    }
+    LockedFile::try_lock(file).map_err(|error| match error {
+        TryLockError::WouldBlock => TransferError::Busy { location: path.display().to_string() },
+        TryLockError::Error(source) => TransferError::Io { operation: "lock", path: path.to_owned(), source },
+    })
 }
 
 /// Reserves disk space for a record of each block. Errors are ignored; without the reservation, the disk may be full

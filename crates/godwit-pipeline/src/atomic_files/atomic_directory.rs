@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use godwit_process::TemporaryPath;
+use godwit_process::{LockedFile, TemporaryPath};
 
 use super::{lock_exclusively, temporary_name};
 
@@ -17,7 +17,7 @@ pub struct AtomicDirectory {
     /// Path to which an existing directory of the final name is moved, until all outputs of the job are published.
     backup_path: PathBuf,
     /// Handle of the directory, whose lock excludes other jobs while it is open.
-    lock: File,
+    lock: LockedFile,
     published: bool,
     /// Guard that removes the temporary directory if a signal stops the process.
     _temporary: TemporaryPath,
@@ -38,9 +38,8 @@ impl AtomicDirectory {
         check_replaceable(path)?;
         let temporary_path = path.with_file_name(temporary_name(path));
         fs::DirBuilder::new().recursive(true).mode(0o777).create(&temporary_path)?;
-        let lock = File::open(&temporary_path)?;
-        lock_exclusively(
-            &lock,
+        let lock = lock_exclusively(
+            File::open(&temporary_path)?,
             &temporary_path,
             "another godwit process is writing this directory; wait until it has ended",
         )?;

@@ -66,9 +66,9 @@ fn encrypt_file(plain: &AtomicFile, readers: &[PublicKey]) -> io::Result<AtomicF
         false => AtomicFile::create(&encrypted_path(&plain.path))?,
     };
     staged.file.set_len(0)?;
-    let mut from = &plain.file;
+    let mut from = plain.file();
     from.seek(SeekFrom::Start(0))?;
-    let mut encryptor = Encryptor::new(BufWriter::with_capacity(READ_BYTES, &staged.file), readers)?;
+    let mut encryptor = Encryptor::new(BufWriter::with_capacity(READ_BYTES, staged.file()), readers)?;
     let mut from = io::BufReader::with_capacity(READ_BYTES, from);
     io::copy(&mut from, &mut encryptor)?;
     drop(encryptor.finish()?);

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use godwit_process::LockedFile;
+
 use super::lru::{CacheKey, LruIndex};
 use crate::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
 use crate::copy_protocol::FileVersion;
@@ -77,24 +79,12 @@ impl Origin {
 pub struct RelayCache {
     directory: PathBuf,
     /// The lock that keeps other processes from using the directory.
-    _lock: DirectoryLock,
+    _lock: LockedFile,
     /// Index of the files by recency of use. Files are renamed and removed only while this mutex is locked.
     lru: Mutex<LruIndex>,
     write_count: AtomicU64,
     last_warning: Mutex<Option<Instant>>,
     warn: fn(&str),
-}
-
-/// The locked lock file of a directory. Dropping this value unlocks the file. Closing the file would not suffice: a child
-/// process that another thread is starting has inherited the file, and holds its lock until it runs its own program.
-#[derive(Debug)]
-struct DirectoryLock(File);
-
-impl Drop for DirectoryLock {
-    fn drop(&mut self) {
-        // Ignore the error: closing the file releases the lock, too.
-        let _ = self.0.unlock();
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -149,19 +139,18 @@ impl RelayCache {
         }
         let path = directory.join("lock");
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let held = opened.map_err(TransferError::io_error("open", &path))?;
-        match held.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let opened = opened.map_err(TransferError::io_error("open", &path))?;
+        let held = LockedFile::try_lock(opened).map_err(|error| match error {
+            TryLockError::WouldBlock => {
                 let problem =
                     format!("{} is in use as the cache of another server; name another directory", directory.display());
-                return Err(TransferError::rejected(problem));
+                TransferError::rejected(problem)
             }
-            Err(TryLockError::Error(source)) => return Err(TransferError::Io { operation: "lock", path, source }),
-        }
+            TryLockError::Error(source) => TransferError::Io { operation: "lock", path, source },
+        })?;
         let found = Self {
             directory: directory.to_owned(),
-            _lock: DirectoryLock(held),
+            _lock: held,
             lru: Mutex::new(LruIndex::new(limit_bytes, MAX_FILES)),
             write_count: AtomicU64::new(0),
             last_warning: Mutex::default(),

@@ -57,7 +57,7 @@ fn cached_blocks_survive_a_restart_and_are_readable_by_their_owner_only() {
     fs::write(path.join("new/77"), "half of a block").unwrap();
     let bytes = cache.used_bytes();
     // A child process that starts at this moment has inherited the lock file.
-    let _inherited = cache._lock.0.try_clone().unwrap();
+    let _inherited = cache._lock.try_clone().unwrap();
     drop(cache);
     let cache = RelayCache::open(&path, RELAY_CACHE_MIN_BYTES, reject_warning).unwrap();
     assert_eq!(cache.used_bytes(), bytes);
