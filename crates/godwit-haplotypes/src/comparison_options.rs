@@ -167,7 +167,7 @@ pub enum OutputMode {
     RocOnly,
 }
 
-/// Which orientations of a phased genotype the search tries.
+/// The orientations of a phased genotype that the search tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhaseRule {
     /// All of them, as if the genotype were unphased.
@@ -212,7 +212,7 @@ pub struct SearchRules {
     pub explicit_unknown_alleles: bool,
     /// True to use one haplotype for allele matches, false for two.
     pub haploid_allele_matching: bool,
-    /// Whether alleles are matched after genotypes; `None` to do so in all modes but [`OutputMode::Split`].
+    /// True to match alleles after genotypes; `None` to do so in all modes but [`OutputMode::Split`].
     pub allele_pass: Option<bool>,
     /// Distance in bases of a local match; `None` to report none.
     pub local_match_bases: Option<i32>,

@@ -23,7 +23,7 @@ pub(crate) struct Contig {
     pub(crate) records: [ContigRecords; 2],
 }
 
-/// What the search decided about a variant.
+/// The decision of the search about a variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The variant is in an interval that was too complex.
@@ -64,7 +64,7 @@ pub(crate) struct ContigVerdicts {
     pub(crate) searches: Vec<SearchNotes>,
 }
 
-/// What is the same for all contigs of a comparison.
+/// The part of a comparison that is the same for all contigs.
 #[derive(Debug)]
 pub(crate) struct EvaluationRules<'r> {
     pub(crate) options: &'r HaplotypeOptions,

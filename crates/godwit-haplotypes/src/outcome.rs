@@ -3,7 +3,7 @@
 use crate::evaluation::{ContigVerdicts, SideVerdicts, Verdict};
 use crate::search::{CALLS, TRUTH};
 
-/// How a call counts.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CallOutcome {
     /// In an interval that was too complex.
@@ -21,7 +21,7 @@ pub(crate) enum CallOutcome {
     False,
 }
 
-/// How a variant of the truth counts.
+/// The outcome of a variant of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TruthOutcome {
     /// In an interval that was too complex.

@@ -1,4 +1,4 @@
-//! What a contig adds to the outputs: text of each file, and points of the tables.
+//! The part of the outputs that a contig adds: text of each file, and points of the tables.
 
 mod annotate;
 mod combine;
@@ -19,7 +19,7 @@ use crate::subsets::subset_bits;
 
 pub(crate) use headers::{VcfHeader, output_headers};
 
-/// What the records of one contig add to a comparison.
+/// The contribution of the records of one contig to a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct ContigOutput {
     /// Text of each file of [`file_names`].

@@ -18,7 +18,7 @@ const ON_REFERENCE: i32 = -1;
 /// Number of the empty queue.
 const EMPTY_QUEUE: u32 = 0;
 
-/// What determines a state: position on the reference, the allele that is played now or next, the place in it, and the
+/// The key of a state: position on the reference, the allele that is played now or next, the place in it, and the
 /// number of the queue of alleles after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {

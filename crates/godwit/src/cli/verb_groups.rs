@@ -14,7 +14,7 @@ pub(crate) const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Transfer", &["copy", "pack", "unpack", "collection"]),
     ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
 ];
-/// What `godwit` prints without arguments.
+/// The text that `godwit` prints without arguments.
 pub(crate) const SHORT_HELP: &str = "\
 godwit aligns reads, calls variants, and queries, serves and copies the results.
 
