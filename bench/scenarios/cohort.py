@@ -246,7 +246,7 @@ def measure_member_loss(fixture: Fixture) -> harness.Result:
     reference, names = make_samples(fixture, fixture.options.loss_samples, fixture.options.loss_pairs)
     with fixture.pool("connections", rate=fixture.options.loss_rate) as pool:
         more = ("--pool", pool.file)
-        told = []
+        progress = []
 
         def watch(running: subprocess.Popen[bytes]) -> None:
             def done() -> int:
@@ -255,10 +255,10 @@ def measure_member_loss(fixture: Fixture) -> harness.Result:
             while running.poll() is None and done() < len(names) // 4:
                 time.sleep(0.1)
             pool.fail_member(STORAGE_HOSTS[1], "cut")
-            told.append({"done when it was lost": done()})
+            progress.append({"done when it was lost": done()})
             time.sleep(10)
             pool.restore_member(STORAGE_HOSTS[1], "cut")
-            told.append({"done when it was back": done()})
+            progress.append({"done when it was back": done()})
 
         lossy = run_on_slurm(fixture, reference, names, "godwit+pool://storage", "lossy", more, watch=watch)
         pool.wait_until_healthy(STORAGE_HOSTS)
@@ -276,7 +276,7 @@ def measure_member_loss(fixture: Fixture) -> harness.Result:
         "failed": count_failures(lossy),
         "wall_s": [lossy["wall_seconds"], whole["wall_seconds"]],
         "moved": moved,
-        "told": told,
+        "told": progress,
     }
     harness.report_progress(f"loss: {outcome}")
     return outcome

@@ -79,9 +79,9 @@ def measure(godwit: Path, program: Path, directory: Path, megabytes: int, cell: 
     def percent(seconds: float) -> float:
         return round(percent_of({**cell, "megabytes": megabytes}, seconds), 1)
 
-    told = {name: percent(seconds) if isinstance(seconds, float) else seconds for name, seconds in found.items()}
-    harness.report_progress(f"{cell_title(cell)}: copy {percent(copy)} %, {told}")
-    return {**cell, "megabytes": megabytes, "copy_percent": percent(copy), "quic": told, "load": os.getloadavg()[0]}
+    figures = {name: percent(seconds) if isinstance(seconds, float) else seconds for name, seconds in found.items()}
+    harness.report_progress(f"{cell_title(cell)}: copy {percent(copy)} %, {figures}")
+    return {**cell, "megabytes": megabytes, "copy_percent": percent(copy), "quic": figures, "load": os.getloadavg()[0]}
 
 
 def main() -> None:

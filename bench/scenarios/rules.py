@@ -46,9 +46,9 @@ def client_jobs(
 
     def ask(client: client_processes.Client) -> harness.Result:
         answers = [client.run_job("flight", dataset=dataset, **({"columns": columns} if columns else {})) for _ in range(times)]
-        told = {field: sum(answer[field] for answer in answers) for field in ("wall_s", "cpu_s", "server_cpu_s", "rows")}
+        sums = {field: sum(answer[field] for answer in answers) for field in ("wall_s", "cpu_s", "server_cpu_s", "rows")}
         # The compared field, as `markdown_table` and `ratios` name it.
-        return told | {"cpu_s": told["server_cpu_s"]}
+        return sums | {"cpu_s": sums["server_cpu_s"]}
 
     return {name: functools.partial(ask, client) for name, client in clients.items()}
 

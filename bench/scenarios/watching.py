@@ -17,7 +17,7 @@ from godwit_bench import harness
 from godwit_bench.harness import client_processes
 
 REQUESTS_PER_ROUND = 2000
-SCRAPE_INTERVALS = {"nobody scrapes": None, "scraped every second": 1.0, "scraped ten times a second": 0.1, "spans are sent": None}
+SCRAPE_INTERVALS = {"no scrapes": None, "scraped every second": 1.0, "scraped ten times a second": 0.1, "spans are sent": None}
 
 
 class SpanHandler(http.server.BaseHTTPRequestHandler):
@@ -113,7 +113,7 @@ def main() -> None:
     lines = ["| | fetch, wall s | of unwatched | asks, wall s | of unwatched | CPU s of the server for the asks |", "|---|---|---|---|---|---|"]
 
     def cells(job: str, arm: str) -> str:
-        rounds, base = measured[job][arm], measured[job]["nobody scrapes"]
+        rounds, base = measured[job][arm], measured[job]["no scrapes"]
         quotients = harness.ratios(rounds, base, "wall_s")
         return f"{harness.median_field(rounds, 'wall_s'):.3f} | {statistics.median(quotients):.3f} ({min(quotients):.2f} - {max(quotients):.2f})"
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 
 def count_sequences(db: str, kind: str) -> int:
-    told = subprocess.run(["blastdbcmd", "-db", db, "-dbtype", kind, "-info"], check=True, capture_output=True, text=True).stdout
-    found = re.search(r"([\d,]+) sequences", told)
+    information = subprocess.run(["blastdbcmd", "-db", db, "-dbtype", kind, "-info"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"([\d,]+) sequences", information)
     if found is None:
         sys.exit(f"blastdbcmd reports no number of sequences of {db}")
     return int(found[1].replace(",", ""))

@@ -64,8 +64,8 @@ def measure_cubic_flow(path: emulation.EmulatedPath, seconds: float) -> tuple[fl
 def copy_rates(copy: subprocess.Popen[str], skip: int) -> float:
     """Stops a copy and returns the mean of the Mbit/s that it reported, without the first `skip` reports."""
     copy.send_signal(signal.SIGINT)
-    told = (json.loads(line) for line in copy.communicate()[1].splitlines() if line.startswith("{"))
-    found: list[float] = [event["bytes_per_s"] * 8 / 1e6 for event in told if event.get("event") == "copying"][skip:]
+    events = (json.loads(line) for line in copy.communicate()[1].splitlines() if line.startswith("{"))
+    found: list[float] = [event["bytes_per_s"] * 8 / 1e6 for event in events if event.get("event") == "copying"][skip:]
     return round(sum(found) / max(1, len(found)), 1)
 
 

@@ -53,10 +53,10 @@ class EmulatedPath:
                 keys.append(f"{direction}.losspps={self.cell['loss_per_s']}")
         if self.cell["jitter"]:
             keys.append(f"jitter={self.cell['jitter'] * self.cell['rtt'] / 2}")
-        told = self.script("up", *keys)
-        found = re.search(r"([\d.]+) <-> ([\d.]+)", told.stdout)
+        created = self.script("up", *keys)
+        found = re.search(r"([\d.]+) <-> ([\d.]+)", created.stdout)
         if not found:
-            harness.exit_with_error(f"the path was not created: {told.stdout}{told.stderr}")
+            harness.exit_with_error(f"the path was not created: {created.stdout}{created.stderr}")
         self.a, self.b = found.groups()
         self.write_hosts_files()
         return self
@@ -89,8 +89,8 @@ class EmulatedPath:
     def received_bytes(self) -> int:
         """Returns the bytes of the packets that the near end has received."""
         device = self.near[1] if self.near else "wan0"
-        told = subprocess.run(["ip", "-n", self.namespaces["a"], "-s", "-j", "link", "show", device], capture_output=True, text=True, check=True)
-        return int(json.loads(told.stdout)[0]["stats64"]["rx"]["bytes"])
+        shown = subprocess.run(["ip", "-n", self.namespaces["a"], "-s", "-j", "link", "show", device], capture_output=True, text=True, check=True)
+        return int(json.loads(shown.stdout)[0]["stats64"]["rx"]["bytes"])
 
     def flush_tcp_metrics(self) -> None:
         """Deletes the TCP metrics that the kernels cache from earlier connections, so that they do not change the next measurement."""
@@ -210,8 +210,8 @@ def measure_iperf_with(path: EmulatedPath, seconds: float, *args: object) -> tup
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         server.wait(10)
-        told = json.loads(done.stdout)["end"]
-        return told["sum_received"]["bits_per_second"] / 1e6, told["sum_sent"]["retransmits"]
+        end = json.loads(done.stdout)["end"]
+        return end["sum_received"]["bits_per_second"] / 1e6, end["sum_sent"]["retransmits"]
     except (KeyError, ValueError, subprocess.TimeoutExpired):
         server.kill()
         server.wait()

@@ -59,12 +59,12 @@ class CopyProcess:
     def wait(self) -> tuple[int, str, list[harness.Result]]:
         """Waits for the end of the copy; returns its exit code, its last line and its events."""
         try:
-            told = self.process.communicate(timeout=300)[1].splitlines()
+            lines = self.process.communicate(timeout=300)[1].splitlines()
         except subprocess.TimeoutExpired:
             self.kill()
             harness.exit_with_error("a copy did not end in time")
-        events = [json.loads(line) for line in told if line.startswith("{")]
-        last = next((event["message"] for event in reversed(events) if event.get("event") == "error"), told[-1] if told else "")
+        events = [json.loads(line) for line in lines if line.startswith("{")]
+        last = next((event["message"] for event in reversed(events) if event.get("event") == "error"), lines[-1] if lines else "")
         return self.process.returncode, last, events
 
 
@@ -173,10 +173,10 @@ def copy_through_bit_flips(
     finally:
         server.url = far_url
         passing.terminate()
-    told = json.loads(passing.communicate()[0])
+    counts = json.loads(passing.communicate()[0])
     damaged = max((event["damaged"] for event in events if event.get("event") == "copying"), default=0)
     return {
-        **told,
+        **counts,
         "damaged": damaged,
         "exit": code,
         "said": last if code else "",

@@ -33,13 +33,13 @@ class Loopback:
 def time_copy_and_server(args: harness.Command, server: subprocess.Popen[Any] | None, out: Path, source: Path) -> Any:
     """Returns the wall seconds of a command from start to end, and the CPU seconds of the command and of a server."""
     before = client_processes.tree_cpu_s(server.pid) if server else 0
-    told = client_processes.time_process(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    client = client_processes.time_process(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     # The kernel adds the CPU seconds of a connection's process to its parent only after the parent has waited for it.
     time.sleep(0.3 if server else 0)
     server_s = client_processes.tree_cpu_s(server.pid) - before if server else 0
     if not harness.have_same_bytes(source, out):
         harness.exit_with_error(f"the copy by {args[0]} differs from the file")
-    return {"wall_s": round(told["wall_s"], 3), "cpu_s": round(told["cpu_s"] + server_s, 2)}
+    return {"wall_s": round(client["wall_s"], 3), "cpu_s": round(client["cpu_s"] + server_s, 2)}
 
 
 def godwit_args(godwit: Path, server: emulation.PathServer, out: Path) -> harness.Command:
