@@ -14,7 +14,7 @@ const MAX_CONSECUTIVE_LOSSES: u32 = 3;
 
 /// The number of free slots on each host.
 #[derive(Debug)]
-pub struct HostSlots {
+struct HostSlots {
     free_by_host: Vec<usize>,
     /// Number of free slots on all hosts.
     free_total: usize,
@@ -22,17 +22,12 @@ pub struct HostSlots {
 
 impl HostSlots {
     /// Creates `nodes` hosts with `each` free slots per host.
-    pub fn new(nodes: usize, each: usize) -> Self {
+    fn new(nodes: usize, each: usize) -> Self {
         Self { free_by_host: vec![each; nodes], free_total: nodes * each }
     }
 
-    /// Takes a slot on the host with most free slots, or on the first of several such hosts. Returns the 0-based index
-    /// of the host; `None` if no slot is free.
-    pub fn take_slot(&mut self) -> Option<usize> {
-        self.take_slot_where(|_| true)
-    }
-
-    /// Takes a slot in the same way as [`Self::take_slot`], but only on a host for which `fits` returns true.
+    /// Takes a slot on the host with most free slots, or on the first of several such hosts, among the hosts for which
+    /// `fits` returns true. Returns the 0-based index of the host; `None` if no slot is free.
     fn take_slot_where(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let fitting = self.free_by_host.iter_mut().enumerate().rev().filter(|(node, _)| fits(*node));
         // max_by_key returns the last of several maxima. The order is reversed, so this is the first host.
@@ -48,7 +43,7 @@ impl HostSlots {
     }
 
     /// Returns a slot to the host with index `node`.
-    pub fn release_slot(&mut self, node: usize) {
+    fn release_slot(&mut self, node: usize) {
         self.free_by_host[node] += 1;
         self.free_total += 1;
     }

@@ -35,9 +35,6 @@ pub use record_set::RecordSet;
 pub use signature::{BlockSignatures, SignatureBuilder};
 pub use templates::BlockTemplates;
 
-/// Maximum distance in pixels between optical duplicates on the same tile (the default of Picard).
-pub const DEFAULT_OPTICAL_DISTANCE: i32 = 100;
-
 /// The mode of duplicate marking. Picard uses one of these modes depending on the sort order of its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,30 +1,10 @@
-//! Loci and intervals of the genome. Positions are 0-based, and intervals are half-open.
+//! Contigs and intervals of the genome. Positions are 0-based, and intervals are half-open.
 
 use serde::{Deserialize, Serialize};
 
 /// Index of a contig in its [`crate::Genome`], 0-based, in `@SQ` order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ContigId(pub u32);
-
-/// The position of one base of the genome: a contig and a 0-based position on the contig.
-///
-/// # Examples
-///
-/// ```
-/// use godwit_model::{ContigId, Locus};
-///
-/// let locus = |contig, position| Locus { contig: ContigId(contig), position };
-/// let mut loci = [locus(1, 10), locus(0, 5_000), locus(0, 999)];
-/// loci.sort();
-/// assert_eq!(loci, [locus(0, 999), locus(0, 5_000), locus(1, 10)]);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Locus {
-    /// Index of the contig.
-    pub contig: ContigId,
-    /// 0-based position on the contig.
-    pub position: u32,
-}
 
 /// An interval of one contig, `[start, end)`, 0-based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //! processes exchange.
 //!
 //! This crate does not do I/O, start threads or contain async code. Positions are 0-based and intervals half-open
-//! ([`Locus`], [`Interval`]); 1-based positions occur only in text that is parsed or printed.
+//! ([`Interval`]); 1-based positions occur only in text that is parsed or printed.
 
 mod block;
 mod error_causes;
@@ -24,7 +24,7 @@ mod suggestion;
 pub use block::{BlockId, RecordId};
 pub use error_causes::{is_system_failure, message_with_causes};
 pub use genome::{Contig, Genome, GenomeError};
-pub use interval::{ContigId, Interval, Locus};
+pub use interval::{ContigId, Interval};
 pub use partition::{PartitionId, PartitionPlan};
 pub use pattern::{GlobPattern, GlobPatternError};
 pub use ploidy::{PloidyError, PloidyTable};
