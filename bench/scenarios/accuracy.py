@@ -2,18 +2,16 @@
 
 The run over ten parts is the published parallelization by chromosome: the reads of each tenth of a contig go into their own file, each file
 is called separately, and the calls are concatenated. Reads over a border go into both files, or, as a shuffle by position assigns them, into
-the file in which they start. `godwit call` partitions about as finely. `godwit compare --baseline` evaluates all call sets.
+the file in which they start. `godwit call` partitions about as finely. `godwit compare` evaluates all call sets by haplotypes.
 HaplotypeCaller is slow: `--callers gatk` measures it, into separate results.
 """
 
 import argparse
 import gzip
 import itertools
-import json
 import os
 import shlex
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,7 +27,11 @@ HUMAN_LINES = 222_000
 HUMAN_INTERVAL = ("chr20", 10_000_000, 10_100_000)
 HUMAN_NAME = "NA12878, 100 kb of chr20"
 ONE_RUN, CUT, CUT_BY_START, GODWIT = RUNS = ("one run", "cut in ten", "cut in ten, each read once", "godwit call")
-COUNTS = ("truth", "found", "missed", "false", "recall", "precision", "F1", "true lost", "true gained", "false gained", "false lost")
+# Counts and rates of a type of variants: keys of `godwit compare --json`.
+COUNTS = ("truth", "found", "missed", "called", "true", "false", "recall", "precision", "f1")
+CHANGES = ("true lost", "true gained", "false gained", "false lost")
+# Types of variants: keys of `godwit compare --json`, and headings. Substitutions of several bases are counted in `all` only.
+KINDS = {"snps": "SNPs", "indels": "indels", "all": "all"}
 
 
 class Sample(NamedTuple):
@@ -141,33 +143,55 @@ def differences(one: Counter[tuple[str, ...]], other: Counter[tuple[str, ...]]) 
     return sum((one - other).values()) + sum((other - one).values())
 
 
-def compare_with_truth(godwit: Path, sample: Sample, calls: Path, baseline: Path) -> Any:
-    """Returns the accuracy that `godwit compare` reports for a call set, and its differences from the one run."""
-    command = [godwit, "compare", calls, sample.truth, "--reference", sample.fasta, "--baseline", baseline, "--json"]
+def compare_with_truth(godwit: Path, sample: Sample, calls: Path, verdicts: Path) -> Any:
+    """Returns the accuracy that `godwit compare` reports for a call set, and writes the records by verdict into a directory."""
+    shutil.rmtree(verdicts, ignore_errors=True)
+    command = [godwit, "compare", calls, sample.truth, "--match", "haplotypes", "--reference", sample.fasta, "--json", "--out", verdicts]
     command += ["--confident", sample.confident] if sample.confident else []
-    return json.loads(subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE).stdout)
+    return harness.run_json(command)
 
 
-def accuracy_columns(accuracy: harness.Result, changes: harness.Result | None) -> harness.Result:
-    """Returns the columns of a table. A wrong genotype counts as a missed and as a false call, as in other tools."""
-    false = accuracy["false"] + accuracy["other_genotype"]
-    rates = [accuracy[rate] for rate in ("recall", "precision", "f1")]
-    changed = [changes[name] for name in ("true_lost", "true_gained", "false_gained", "false_lost")] if changes else [None] * 4
-    return dict(zip(COUNTS, [accuracy["truth"], accuracy["found"], accuracy["truth"] - accuracy["found"], false, *rates, *changed], strict=False))
+def variant_kind(record: tuple[str, ...]) -> str:
+    """Returns the type of a record of position, alleles and genotype, by the alternate alleles in the genotype."""
+    _, _, reference, alternates, genotype = record
+    used = {int(allele) for allele in genotype.replace("|", "/").split("/") if allele.isdigit()} - {0}
+    lengths = {len(alternates.split(",")[allele - 1]) for allele in used}
+    return "indels" if lengths - {len(reference)} else "snps" if len(reference) == 1 else "mnps"
+
+
+def verdict_records(vcf: Path, kind: str) -> Counter[tuple[str, ...]]:
+    """Returns the records of a type in a VCF of `godwit compare`, as position, alleles and genotype."""
+    with gzip.open(vcf, "rt") as lines:
+        split = [line.rstrip("\n").split("\t") for line in lines if not line.startswith("#")]
+    records = [(*fields[:2], *fields[3:5], fields[9].split(":")[0]) for fields in split]
+    return Counter(record for record in records if kind in ("all", variant_kind(record)))
+
+
+def lost_and_gained(verdicts: Path, baseline: Path, kind: str) -> list[int]:
+    """Returns the variants of the truth that only the baseline or only the run finds, and the false calls that only the run or the baseline has."""
+    found, before = (verdict_records(folder / "tp-baseline.vcf.gz", kind) for folder in (verdicts, baseline))
+    false, false_before = (verdict_records(folder / "fp.vcf.gz", kind) for folder in (verdicts, baseline))
+    return [sum(counts.values()) for counts in (before - found, found - before, false - false_before, false_before - false)]
+
+
+def accuracy_columns(comparison: harness.Result, kind: str, changes: list[int] | None) -> harness.Result:
+    """Returns the columns of a table. A wrong genotype counts as a missed variant and as a false call, as in vcfeval and hap.py."""
+    counts = comparison[kind]
+    return {name: counts[name] for name in COUNTS} | {name: changes[index] if changes else None for index, name in enumerate(CHANGES)}
 
 
 def measure_caller(caller: str, sample: Sample, options: argparse.Namespace, godwit: Path, scratch: Path) -> dict[str, harness.Result]:
     """Measures all call sets of a caller: counts per kind of variant, and differences from the one run."""
     outs = {run: scratch / f"run-{number}.vcf.gz" for number, run in enumerate(RUNS)}
+    verdicts = {run: scratch / f"verdicts-{number}" for number, run in enumerate(RUNS)}
     found = {}
     for run, out in outs.items():
         print(f"bench: {sample.name}, {caller}: {run}", flush=True)
         seconds = harness.measure_script(call_set_script(run, caller, sample, options, godwit, scratch, out), scratch / "stderr.txt")["wall_s"]
         (whole, genotypes), (base, base_genotypes) = (vcf_records(path, sample.stretches) for path in (out, outs[ONE_RUN]))
-        comparison = compare_with_truth(godwit, sample, out, outs[ONE_RUN])
-        of_kind = {
-            kind: accuracy_columns(comparison["calls"][kind], None if run == ONE_RUN else comparison["changes"][kind]) for kind in ("snps", "indels")
-        }
+        comparison = compare_with_truth(godwit, sample, out, verdicts[run])
+        changes = {kind: None if run == ONE_RUN else lost_and_gained(verdicts[run], verdicts[ONE_RUN], kind) for kind in KINDS}
+        of_kind = {kind: accuracy_columns(comparison, kind, changes[kind]) for kind in KINDS}
         found[run] = {
             "records": sum(whole.values()),
             "other_records": differences(whole, base),
@@ -188,12 +212,11 @@ def table(heads: Sequence[str], rows: list[list[Any]]) -> list[str]:
 
 def tables(callers: dict[str, dict[str, harness.Result]]) -> list[str]:
     """Returns the tables of correct and wrong calls of each run, and of its differences from the one run."""
-    kinds = (("snps", "SNPs"), ("indels", "indels"))
     each = [(caller, run, found[run]) for caller, found in callers.items() for run in RUNS]
-    accuracy = [[caller, name, run, *one[kind].values()] for kind, name in kinds for caller, run, one in each]
+    accuracy = [[caller, name, run, *one[kind].values()] for kind, name in KINDS.items() for caller, run, one in each]
     apart = [[caller, run, *(one[field] for field in ("records", "other_records", "other_genotypes"))] for caller, run, one in each if run != ONE_RUN]
     return [
-        *table(["caller", "variants", "run", *COUNTS], accuracy),
+        *table(["caller", "variants", "run", *COUNTS[:-1], "F1", *CHANGES], accuracy),
         *table(["caller", "run", "records", "other records", "other sites or genotypes"], apart),
     ]
 
@@ -246,9 +269,11 @@ def main() -> None:
             "assigns it; and `godwit call`, cut",
             f"about as fine (`--grid-size`: {grids}).",
             "",
-            "Counted by `godwit compare --baseline` against the truth; an allele whose genotype differs from the truth counts as missed and as "
-            "false, as in hap.py. Lost and",
-            "gained are relative to the one run. Other records are those that only one of the two runs has: compared as text, and by site, "
+            "Counted by `godwit compare` against the truth, by haplotypes, with the verdicts of RTG vcfeval: a call with another genotype than the "
+            "truth is false, and the",
+            "variant of the truth is missed. *All* includes substitutions of several bases. Lost and gained are records that one run has and the "
+            "one run over everything",
+            "has not, by position, alleles and genotype. Other records are those that only one of the two runs has: compared as text, and by site, "
             "alleles and genotype.",
             "",
             f"{options.pairs:,} simulated pairs, seed {options.seed}; {harness.format_host(around)}. "

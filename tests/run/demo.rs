@@ -27,6 +27,16 @@ fn the_demo_finds_the_variants_it_made_and_differs_from_no_tool() {
     assert!(f1 >= 0.98, "{table}");
     assert!(shares("  of those in unique sequence")[2] >= 0.99, "{table}");
     assert!((f1 - 2.0 * recall * precision / (recall + precision)).abs() < 1e-3, "{table}");
+    // The table has the figures of `godwit compare`, which compares by haplotypes.
+    let compared = godwit().arg("compare").args([out.join("demo.vcf.gz"), out.join("truth.vcf")]);
+    let compared = compared.arg("--reference").arg(out.join("reference.fa")).arg("--json").run_ok().stdout;
+    let compared: serde_json::Value = serde_json::from_str(&compared).expect("it prints JSON");
+    assert_eq!(compared["match"], "haplotypes", "{compared}");
+    for (kind, label) in [("snps", "SNPs: recall, precision, F1"), ("indels", "indels: recall, precision, F1")] {
+        let rates =
+            ["recall", "precision", "f1"].map(|rate| compared[kind][rate].as_f64().expect("a rate is a number"));
+        assert_eq!(labelled_value(table, label), rates.map(|rate| format!("{rate:.4}")).join(", "), "{table}");
+    }
     for name in ["demo.bam", "demo.vcf.gz", "demo.vcf.gz.tbi", "truth.vcf", "unique.bed", "report.html"] {
         assert!(out.join(name).is_file(), "{name} is not there");
     }

@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use godwit_pipeline::haplotypes::{HaplotypeComparison, HaplotypeOptions, TypeCounts};
 use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, Sample, SampleOptions, SimulateError, SimulatedReadFiles, write_genome, write_reads,
 };
 use godwit_pipeline::{
-    Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, CompareOptions, Format, IndexOptions, JobReport,
-    PerVariantType, PipelineError, ReadsOptions, align, build_index, call, compare,
+    AlignOptions, AlignerChoice, CallOptions, CallerChoice, Format, IndexOptions, JobReport, PipelineError,
+    ReadsOptions, align, build_index, call, compare_by_haplotypes,
 };
 
 use super::simulate;
@@ -102,13 +103,13 @@ fn align_options(args: &DemoArgs, reference: &Path, reads: &SimulatedReadFiles) 
     }
 }
 
-/// Calls the variants of the aligned reads, and compares them with the truth in the whole genome, and in its unique
-/// regions only.
+/// Calls the variants of the aligned reads, and compares them with the truth by haplotypes: in the whole genome, and in
+/// its unique regions only.
 fn call_variants(
     aligned: &AlignOptions,
     progress: &Progress,
     cancelled: &AtomicBool,
-) -> Result<[PerVariantType<Accuracy>; 2], Failure> {
+) -> Result<[HaplotypeComparison; 2], Failure> {
     let calls = aligned.out.join(format!("{SAMPLE_NAME}.vcf.gz"));
     let (job, reads) = (&aligned.job, vec![aligned.out.clone()]);
     let options = CallOptions {
@@ -116,15 +117,12 @@ fn call_variants(
         ..CallOptions::from_job(job, &aligned.reference, reads, &calls, CALLING_REGION_BASES)
     };
     call(&options, None, progress, cancelled)?;
-    let everywhere = CompareOptions {
-        calls,
-        truth: aligned.out.join(TRUTH_FILE),
-        reference: Some(aligned.reference.clone()),
+    let everywhere = HaplotypeOptions {
         threads: aligned.job.threads,
-        ..CompareOptions::default()
+        ..HaplotypeOptions::new(calls, aligned.out.join(TRUTH_FILE), aligned.reference.clone())
     };
-    let unique = CompareOptions { confident: Some(aligned.out.join(UNIQUE_REGIONS_FILE)), ..everywhere.clone() };
-    Ok([compare(&everywhere, cancelled)?.calls.accuracy, compare(&unique, cancelled)?.calls.accuracy])
+    let unique = HaplotypeOptions { confident: Some(aligned.out.join(UNIQUE_REGIONS_FILE)), ..everywhere.clone() };
+    Ok([compare_by_haplotypes(&everywhere, None, cancelled)?, compare_by_haplotypes(&unique, None, cancelled)?])
 }
 
 fn summary_text(
@@ -132,7 +130,7 @@ fn summary_text(
     reads: &SimulatedReadFiles,
     report: &JobReport,
     truth: &TruthComparison,
-    accuracy: Option<&[PerVariantType<Accuracy>; 2]>,
+    accuracy: Option<&[HaplotypeComparison; 2]>,
     tools: &ToolComparison,
 ) -> String {
     let percent = |part: u64, whole: u64| format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64);
@@ -150,10 +148,10 @@ fn summary_text(
     ];
     match accuracy {
         Some([everywhere, unique]) => rows.extend([
-            ("SNPs: recall, precision, F1".to_owned(), accuracy_text(&everywhere.snps)),
-            ("  of those in unique sequence".to_owned(), accuracy_text(&unique.snps)),
-            ("indels: recall, precision, F1".to_owned(), accuracy_text(&everywhere.indels)),
-            ("  of those in unique sequence".to_owned(), accuracy_text(&unique.indels)),
+            ("SNPs: recall, precision, F1".to_owned(), accuracy_text(everywhere.snps)),
+            ("  of those in unique sequence".to_owned(), accuracy_text(unique.snps)),
+            ("indels: recall, precision, F1".to_owned(), accuracy_text(everywhere.indels)),
+            ("  of those in unique sequence".to_owned(), accuracy_text(unique.indels)),
         ]),
         None => rows.push(("variants called".to_owned(), "none: bcftools is not installed".to_owned())),
     }
@@ -209,7 +207,8 @@ fn shell_word(word: &str) -> String {
 }
 
 /// Formats the recall, the precision and the F1 score of a variant type.
-fn accuracy_text(accuracy: &Accuracy) -> String {
-    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}"));
-    [accuracy.recall, accuracy.precision, accuracy.f1].map(share).join(", ")
+fn accuracy_text(counts: Option<TypeCounts>) -> String {
+    let counts = counts.unwrap_or_default();
+    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.4}"));
+    [counts.recall, counts.precision, counts.f1].map(rate).join(", ")
 }
