@@ -23,7 +23,7 @@ use godwit_flight::{Code, ErrorReason, FlightError, Status};
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// A file or directory does not exist.
-    #[error("{location} does not exist; check its spelling and the root of the server")]
+    #[error("{location} does not exist; check its spelling (paths on a server are relative to its --root)")]
     NotFound {
         /// Path or URL of the file or directory.
         location: String,
