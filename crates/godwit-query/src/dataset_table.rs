@@ -17,6 +17,9 @@ use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA, percent_encode_p
 use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::{DatasetExec, without_metadata};
 
+/// The names of the table functions that the engine registers.
+const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", "coverage"];
+
 /// The datasets of a catalog as a DataFusion schema, in which each dataset is a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableCatalog(pub(crate) Arc<dyn Catalog>);
@@ -187,6 +190,9 @@ impl SchemaProvider for TableCatalog {
         match self.find_dataset(name) {
             Ok((name, dataset)) => table_provider(&name, dataset).map(Some),
             Err(DatasetError::NotFound { .. }) => Ok(None),
+            // DataFusion also requests a table under the name of each table function of the statement. Several datasets
+            // whose file names start with `reads.` must not stop `FROM reads('S.bam')`.
+            Err(DatasetError::InvalidRequest { .. }) if TABLE_FUNCTIONS.contains(&name) => Ok(None),
             Err(error) => Err(DataFusionError::External(error.into())),
         }
     }
