@@ -92,20 +92,24 @@ fn the_files_of_the_verdicts_appear_together() {
     names.sort();
     let expected = [
         "fn.vcf.gz",
+        "fn.vcf.gz.tbi",
         "fp.vcf.gz",
+        "fp.vcf.gz.tbi",
         "non_snp_roc.tsv.gz",
         "phasing.txt",
         "snp_roc.tsv.gz",
         "summary.txt",
         "tp-baseline.vcf.gz",
+        "tp-baseline.vcf.gz.tbi",
         "tp.vcf.gz",
+        "tp.vcf.gz.tbi",
         "weighted_roc.tsv.gz",
     ];
     assert_eq!(names, expected);
     case.compare().arg("--out").arg(&out).run().assert_rejected(&[2], &["verdicts", "has files"]);
     let joined = case.path("joined");
     case.compare().args(["--output-mode", "ga4gh", "--out"]).arg(&joined).run_ok();
-    assert!(joined.join("output.vcf.gz").is_file() && !joined.join("summary.txt").exists());
+    assert!(joined.join("output.vcf.gz.tbi").is_file() && !joined.join("summary.txt").exists());
     // A comparison that fails leaves no directory.
     case.write("calls.vcf", &format!("{HEADER}\ts\nc1\t4\t.\tT\tA\t.\t.\t.\tGT\t0/7\n"));
     let failed = case.path("failed");

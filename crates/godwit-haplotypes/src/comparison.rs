@@ -144,10 +144,10 @@ impl Comparison<'_> {
             cancelled: self.cancelled,
         };
         let headers = [&sources[CALLS].header, &sources[TRUTH].header];
-        let mut files = OutputFiles::create(self.directory, self.options, headers)?;
+        let mut files = OutputFiles::create(self.directory, self.options, headers, self.reference.contigs())?;
         let mut report = ReportBuilder::new(&rules, written_subsets);
         let found = self.compare_contigs(&mut sources, &rules, &mut |contig: &FaiRecord, output: ContigOutput| {
-            files.append(&output)?;
+            files.append(contig, &output)?;
             report.add(&contig.name, &output);
             Ok(())
         })?;

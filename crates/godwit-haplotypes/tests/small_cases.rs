@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use godwit_formats::bgzf::open_text;
+use godwit_formats::binning_index::RegionIndex;
 use godwit_haplotypes::{
     HaplotypeComparison, HaplotypeError, HaplotypeOptions, OutputMode, SampleChoice, ScoreField, compare_haplotypes,
 };
@@ -88,6 +89,24 @@ fn the_same_haplotype_in_another_representation_matches() {
     assert_eq!(compare(&["c1 9 GCAAA GCAA 1/1"], &["c1 10 CA C 1/1"]), [1, 0, 1, 0]);
     // Two alleles of one record, or a record for each.
     assert_eq!(compare(&["c1 2 A C,G 1/2"], &["c1 2 A C 0/1", "c1 2 A G 0/1"]), [0, 2, 0, 1]);
+}
+
+#[test]
+fn every_vcf_file_has_an_index() {
+    let records = ["c1 2 A G 0/1", "c1 12 AA A 0/1", "c2 6 G T 1/1"];
+    let case = Case::new(BASES, &records, &records);
+    for (output, name) in [(OutputMode::Split, "tp.vcf.gz"), (OutputMode::Ga4gh, "output.vcf.gz")] {
+        let out = tempfile::tempdir().unwrap();
+        let options = HaplotypeOptions { output, ..case.options() };
+        compare_haplotypes(&options, Some(out.path()), &AtomicBool::new(false)).unwrap();
+        let index = RegionIndex::read(&out.path().join(format!("{name}.tbi"))).unwrap();
+        assert_eq!(index.contig_names().unwrap(), ["c1", "c2"], "{name}");
+        assert_eq!((index.chunks(0, 0, 60).len(), index.chunks(1, 0, 60).len()), (1, 1), "{name}");
+    }
+    // An empty file has an empty index.
+    let out = tempfile::tempdir().unwrap();
+    compare_haplotypes(&case.options(), Some(out.path()), &AtomicBool::new(false)).unwrap();
+    assert!(RegionIndex::read(&out.path().join("fp.vcf.gz.tbi")).unwrap().contig_names().unwrap().is_empty());
 }
 
 #[test]
