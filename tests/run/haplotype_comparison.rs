@@ -98,6 +98,7 @@ fn the_files_of_the_verdicts_appear_together() {
         "non_snp_roc.tsv.gz",
         "phasing.txt",
         "snp_roc.tsv.gz",
+        "summary.csv",
         "summary.txt",
         "tp-baseline.vcf.gz",
         "tp-baseline.vcf.gz.tbi",
@@ -128,6 +129,27 @@ fn samples_and_regions_are_selected() {
     case.write("a.bed", "c1\t0\t10\n");
     let run = case.compare().args(["--sample", "b", "--confident"]).arg(case.path("a.bed"));
     assert_eq!(counts(&run_to_json(run)["all"]), [0, 1, 0, 0]);
+}
+
+#[test]
+fn counts_by_stratum_are_in_the_table_in_json_and_in_a_file() {
+    let case = example();
+    case.write("repeat.bed", "c1\t10\t18\n");
+    case.write("strata.tsv", "repeat\trepeat.bed\n");
+    let run = || case.compare().arg("--stratification").arg(case.path("strata.tsv"));
+    let out = case.path("strata");
+    let found = run_to_json(run().arg("--out").arg(&out));
+    assert_eq!((found["strata"][0]["name"].as_str(), found["strata"][1]["name"].as_str()), (Some("*"), Some("repeat")));
+    assert_eq!(counts(&found["strata"][0]["snps"]), counts(&found["snps"]));
+    assert_eq!(counts(&found["strata"][1]["indels"]), [1, 0, 1, 0]);
+    let rows = std::fs::read_to_string(out.join("summary.csv")).expect("it is written");
+    assert!(rows.starts_with("Type,Subtype,Subset,Filter,Genotype,METRIC.Recall,METRIC.Precision"), "{rows}");
+    assert!(rows.contains("INDEL,*,repeat,PASS,*,1.000000,1.000000,1.000000,,,1,1,0,1,1,0,0\n"), "{rows}");
+    let table = run().run_ok().stdout;
+    assert!(table.contains("stratum") && table.contains("repeat"), "{table}");
+    run().args(["--match", "records"]).run().assert_rejected(&[2], &["--stratification"]);
+    case.write("strata.tsv", "repeat repeat.bed\n");
+    run().run().assert_rejected(&[3], &["strata.tsv, line 1", "two columns"]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::reference_file::Reference;
 use crate::regions::Regions;
 use crate::report::{HaplotypeComparison, ReportBuilder};
 use crate::search::{CALLS, SearchError, TRUTH};
+use crate::stratification::Stratification;
 use crate::vcf_source::{OutOfOrder, VcfSource};
 
 /// Size of the contigs in memory above which no further contig is read. The two largest chromosomes of a human genome fit,
@@ -71,7 +72,12 @@ pub fn compare_haplotypes(
     if let (Some(confident), Some(path)) = (&confident, &options.confident) {
         check_regions(confident, &path.display().to_string(), &reference)?;
     }
-    let comparison = Comparison { options, reference, regions, confident, directory, cancelled };
+    let stratification = options.stratification.as_deref().map(Stratification::read).transpose()?.unwrap_or_default();
+    if let Some(path) = &options.stratification {
+        let has_region = |name: &str| stratification.has_contig(name);
+        check_contig_names(has_region, &path.display().to_string(), &reference)?;
+    }
+    let comparison = Comparison { options, reference, regions, confident, stratification, directory, cancelled };
     match comparison.run(false)? {
         Ok(report) => Ok(report),
         // The contigs of a file have another order than those of the reference: read the files into memory.
@@ -102,7 +108,16 @@ fn read_regions(text: &str, reference: &Reference) -> Result<Regions, HaplotypeE
 }
 
 fn check_regions(regions: &Regions, name: &str, reference: &Reference) -> Result<(), HaplotypeError> {
-    if reference.contigs().iter().any(|contig| regions.has_contig(&contig.name)) {
+    check_contig_names(|contig| regions.has_contig(contig), name, reference)
+}
+
+/// Rejects regions of which none is on a contig of the reference.
+fn check_contig_names(
+    has_region: impl Fn(&str) -> bool,
+    name: &str,
+    reference: &Reference,
+) -> Result<(), HaplotypeError> {
+    if reference.contigs().iter().any(|contig| has_region(&contig.name)) {
         return Ok(());
     }
     let problem = format!("{name} has no region on a contig of the reference; are they of the same genome?");
@@ -114,6 +129,7 @@ struct Comparison<'c> {
     reference: Reference,
     regions: Option<Regions>,
     confident: Option<Regions>,
+    stratification: Stratification,
     directory: Option<&'c Path>,
     cancelled: &'c AtomicBool,
 }
@@ -131,6 +147,10 @@ impl Comparison<'_> {
         let choices: [&SampleChoice; 2] = [&self.options.calls_sample, &self.options.truth_sample];
         let sample = |side: usize| sources[side].header.sample_index(choices[side], paths[side]);
         let samples = [sample(CALLS)?, sample(TRUTH)?];
+        if self.options.stratification.is_some() && samples.contains(&None) {
+            let problem = "counts by stratum require genotypes; do not name ALT as a sample".to_owned();
+            return Err(HaplotypeError::Options { problem });
+        }
         if holds_all {
             sources.iter_mut().try_for_each(VcfSource::hold_all)?;
         }
@@ -141,6 +161,7 @@ impl Comparison<'_> {
             score,
             subsets: &subsets,
             confident: self.confident.as_ref(),
+            stratification: &self.stratification,
             cancelled: self.cancelled,
         };
         let headers = [&sources[CALLS].header, &sources[TRUTH].header];
@@ -155,7 +176,7 @@ impl Comparison<'_> {
             return Ok(Err(OutOfOrder));
         }
         self.check_contigs(&sources)?;
-        let (report, texts) = report.finish(self.confident.as_ref());
+        let (report, texts) = report.finish(&rules);
         files.finish(&texts)?;
         Ok(Ok(report))
     }

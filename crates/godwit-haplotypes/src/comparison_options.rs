@@ -24,6 +24,8 @@ pub struct HaplotypeOptions {
     pub confident: Option<PathBuf>,
     /// Target regions: records outside of them are not read. A BED file, or regions such as `chr1:1000-2000,chrX`.
     pub regions: Option<String>,
+    /// File of the names and BED files of strata, for counts by stratum, as hap.py's `--stratification`.
+    pub stratification: Option<PathBuf>,
     /// Sample of the call set; `None` for the only one.
     pub calls_sample: SampleChoice,
     /// Sample of the truth set; `None` for the only one.
@@ -57,6 +59,7 @@ impl HaplotypeOptions {
             reference,
             confident: None,
             regions: None,
+            stratification: None,
             calls_sample: SampleChoice::Only,
             truth_sample: SampleChoice::Only,
             all_records: false,

@@ -26,6 +26,25 @@ pub enum HaplotypeError {
     /// A BED file of regions is invalid.
     #[error(transparent)]
     Bed(#[from] IntervalError),
+    /// The file of the strata cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Stratification {
+        /// Path of the file.
+        path: PathBuf,
+        /// The error of the file system, or text that is not UTF-8.
+        #[source]
+        source: io::Error,
+    },
+    /// A line of the file of the strata is invalid.
+    #[error("{}, line {line}: {problem}", .path.display())]
+    StratificationLine {
+        /// Path of the file.
+        path: PathBuf,
+        /// 1-based number of the line.
+        line: usize,
+        /// The error in the line.
+        problem: String,
+    },
     /// A VCF file is invalid.
     #[error(transparent)]
     Vcf(#[from] VcfError),

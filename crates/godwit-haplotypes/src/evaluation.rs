@@ -11,6 +11,7 @@ use crate::regions::Regions;
 use crate::search::{
     BestPath, CALLS, Complexity, SearchError, SearchInput, SearchSide, TRUTH, TooComplex, find_best_path,
 };
+use crate::stratification::Stratification;
 use crate::trimming::trim_alleles;
 use crate::variants::{LoadRules, VariantSet};
 
@@ -75,6 +76,7 @@ pub(crate) struct EvaluationRules<'r> {
     /// Subsets of the tables.
     pub(crate) subsets: &'r [Subset],
     pub(crate) confident: Option<&'r Regions>,
+    pub(crate) stratification: &'r Stratification,
     pub(crate) cancelled: &'r AtomicBool,
 }
 

@@ -15,6 +15,7 @@ use crate::outcome::{CallOutcome, TruthOutcome, VariantCursor};
 use crate::phasing::PhasingCounts;
 use crate::roc::{CallPoint, TruthPoint};
 use crate::search::{CALLS, TRUTH};
+use crate::stratum_counts::{StrataSums, count_by_stratum};
 use crate::subsets::subset_bits;
 
 pub(crate) use headers::{VcfHeader, output_headers};
@@ -26,6 +27,8 @@ pub(crate) struct ContigOutput {
     pub(crate) files: Vec<Vec<u8>>,
     pub(crate) calls: Vec<CallPoint>,
     pub(crate) truth: Vec<TruthPoint>,
+    /// Sums by stratum; none if a side has no genotypes.
+    pub(crate) strata: StrataSums,
     pub(crate) phasing: PhasingCounts,
     pub(crate) searches: Vec<SearchNotes>,
     /// Counts of each side; the index is [`CALLS`] or [`TRUTH`].
@@ -72,6 +75,7 @@ pub(crate) fn compare_contig(
         ..ContigOutput::default()
     };
     output.add_points(contig, &verdicts, rules)?;
+    output.strata = count_by_stratum(contig, &verdicts, rules)?;
     if has_files {
         output.files = match rules.options.output {
             OutputMode::Split => split::write(contig, &verdicts, rules.options.has_allele_pass()),

@@ -68,6 +68,9 @@ impl OutputFiles {
     pub(crate) fn finish(self, texts: &ReportTexts) -> Result<(), HaplotypeError> {
         let Some(directory) = self.directory else { return Ok(()) };
         self.files.into_iter().try_for_each(IndexedVcf::finish)?;
+        if let Some(text) = &texts.summary_csv {
+            write_text(&directory.join("summary.csv"), text)?;
+        }
         if !self.has_tables {
             return Ok(());
         }

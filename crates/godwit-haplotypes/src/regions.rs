@@ -1,6 +1,6 @@
 //! Regions of contigs, merged where they touch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use godwit_formats::intervals::read_bed;
@@ -11,7 +11,7 @@ use crate::error::HaplotypeError;
 /// Merged intervals of contigs, 0-based and half-open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
-    by_contig: HashMap<String, BTreeMap<i32, i32>>,
+    by_contig: HashMap<String, Vec<(i32, i32)>>,
 }
 
 impl Regions {
@@ -22,7 +22,7 @@ impl Regions {
             let limit = |position: u32| i32::try_from(position).unwrap_or(i32::MAX);
             regions.add(&interval.contig, limit(interval.start), limit(interval.end));
         }
-        Ok(regions)
+        Ok(regions.merge())
     }
 
     /// Parses a list of regions such as `chr20:1001-2000,chrX`, whose contigs are those of the reference.
@@ -35,25 +35,30 @@ impl Regions {
             let limit = |position: u32| i32::try_from(position).unwrap_or(i32::MAX);
             regions.add(&region.contig, limit(region.start), limit(region.end));
         }
-        Ok(regions)
+        Ok(regions.merge())
     }
 
-    /// Adds an interval, and merges it with those that it overlaps or touches.
-    fn add(&mut self, contig: &str, mut start: i32, mut end: i32) {
-        let intervals = self.by_contig.entry(contig.to_owned()).or_default();
-        let before = intervals.range(..=start).next_back().map(|(start, end)| (*start, *end));
-        if let Some((other_start, other_end)) = before.filter(|(_, other_end)| start <= *other_end) {
-            if end <= other_end {
-                return;
+    fn add(&mut self, contig: &str, start: i32, end: i32) {
+        match self.by_contig.get_mut(contig) {
+            Some(intervals) => intervals.push((start, end)),
+            None => {
+                self.by_contig.insert(contig.to_owned(), vec![(start, end)]);
             }
-            start = other_start;
         }
-        let inside: Vec<(i32, i32)> = intervals.range(start..=end).map(|(start, end)| (*start, *end)).collect();
-        for (other_start, other_end) in inside {
-            end = end.max(other_end);
-            intervals.remove(&other_start);
+    }
+
+    /// Sorts the intervals, and merges those that overlap or touch.
+    fn merge(mut self) -> Self {
+        for intervals in self.by_contig.values_mut() {
+            intervals.sort_unstable();
+            intervals.dedup_by(|next, last| {
+                let is_merged = next.0 <= last.1;
+                last.1 = if is_merged { last.1.max(next.1) } else { last.1 };
+                is_merged
+            });
+            intervals.shrink_to_fit();
         }
-        intervals.insert(start, end);
+        self
     }
 
     /// Returns whether the contig has a region.
@@ -61,14 +66,44 @@ impl Regions {
         self.by_contig.contains_key(contig)
     }
 
-    /// Returns whether a region overlaps an interval. An empty interval has to be inside a region, not at its end.
+    /// Returns the regions of a contig in ascending order.
+    pub(crate) fn on_contig(&self, contig: &str) -> &[(i32, i32)] {
+        self.by_contig.get(contig).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns whether a region overlaps an interval, as [`is_overlapped`].
     pub(crate) fn overlaps(&self, contig: &str, start: i32, end: i32) -> bool {
-        let Some(intervals) = self.by_contig.get(contig) else { return false };
-        intervals.range(..end).next_back().is_some_and(|(_, region_end)| start < *region_end)
+        is_overlapped(self.on_contig(contig), start, end)
     }
 
     /// Returns the number of bases in all regions.
     pub(crate) fn base_count(&self) -> u64 {
         self.by_contig.values().flatten().map(|(start, end)| u64::from(end.abs_diff(*start))).sum()
+    }
+}
+
+/// Returns whether one of the merged regions of a contig overlaps an interval. An empty interval has to be inside a
+/// region, not at its end.
+pub(crate) fn is_overlapped(regions: &[(i32, i32)], start: i32, end: i32) -> bool {
+    let before = regions.partition_point(|(region_start, _)| *region_start < end);
+    regions[..before].last().is_some_and(|(_, region_end)| start < *region_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_that_touch_are_one() {
+        let mut regions = Regions::default();
+        for (start, end) in [(50, 60), (10, 20), (15, 18), (20, 30), (5, 5)] {
+            regions.add("c1", start, end);
+        }
+        let regions = regions.merge();
+        assert_eq!(regions.on_contig("c1"), [(5, 5), (10, 30), (50, 60)]);
+        assert_eq!((regions.base_count(), regions.has_contig("c2")), (30, false));
+        let found = [(9, 10), (9, 11), (30, 31), (20, 20), (10, 10), (30, 30)];
+        let found = found.map(|(start, end)| regions.overlaps("c1", start, end));
+        assert_eq!(found, [false, true, false, true, false, false]);
     }
 }

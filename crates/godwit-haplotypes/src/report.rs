@@ -9,6 +9,7 @@ use crate::phasing::PhasingCounts;
 use crate::regions::Regions;
 use crate::roc::{RocTables, ScoreOrder, TypeCounts};
 use crate::search::{CALLS, TRUTH};
+use crate::stratum_counts::{StrataSums, StratumReport, add_strata, strata_report, summary_csv};
 use crate::summary::{SummaryRow, summary_rows, summary_text};
 
 /// The result of a comparison by haplotypes.
@@ -24,6 +25,8 @@ pub struct HaplotypeComparison {
     pub non_snps: Option<TypeCounts>,
     /// All variants.
     pub all: TypeCounts,
+    /// Counts by stratum; the first stratum contains all variants. Empty if a side has no genotypes.
+    pub strata: Vec<StratumReport>,
     /// Counts at the best score, and without a threshold; empty if the truth has no variants.
     pub summary: Vec<SummaryRow>,
     /// Records of the call set.
@@ -85,6 +88,8 @@ pub struct TooComplexInterval {
 #[derive(Debug)]
 pub(crate) struct ReportTexts {
     pub(crate) summary: String,
+    /// Counts by type and stratum; `None` if a side has no genotypes.
+    pub(crate) summary_csv: Option<String>,
     /// Names and texts of the tables.
     pub(crate) tables: Vec<(String, String)>,
     pub(crate) phasing: PhasingCounts,
@@ -98,6 +103,7 @@ pub(crate) struct ReportBuilder {
     /// True if calls have a score, so that the tables of genotypes are written.
     has_score: bool,
     records: [ComparedRecords; 2],
+    strata: StrataSums,
     phasing: PhasingCounts,
     too_complex: Vec<TooComplexInterval>,
     most_paths: usize,
@@ -120,6 +126,7 @@ impl ReportBuilder {
             alleles: has_allele_tables.then(|| tables(true)),
             has_score: rules.score.is_some(),
             records: [ComparedRecords::default(); 2],
+            strata: StrataSums::new(),
             phasing: PhasingCounts::default(),
             too_complex: Vec::new(),
             most_paths: 0,
@@ -133,6 +140,7 @@ impl ReportBuilder {
             output.truth.iter().for_each(|truth| tables.add_truth(truth));
         }
         self.records.iter_mut().zip(&output.counts).for_each(|(records, counts)| records.add(counts));
+        add_strata(&mut self.strata, &output.strata);
         self.phasing.add(output.phasing);
         for search in &output.searches {
             self.most_paths = self.most_paths.max(search.complexity.paths);
@@ -147,7 +155,7 @@ impl ReportBuilder {
     }
 
     /// Returns the report and the texts of the files.
-    pub(crate) fn finish(mut self, confident: Option<&Regions>) -> (HaplotypeComparison, ReportTexts) {
+    pub(crate) fn finish(mut self, rules: &EvaluationRules) -> (HaplotypeComparison, ReportTexts) {
         self.genotypes.sort();
         let mut tables = Vec::new();
         if let Some(alleles) = &mut self.alleles {
@@ -159,7 +167,9 @@ impl ReportBuilder {
             tables.extend(texts);
         }
         let summary = summary_rows(&self.genotypes, best.filter(|_| self.has_score));
-        let texts = ReportTexts { summary: summary_text(&summary), tables, phasing: self.phasing };
+        let strata = strata_report(&self.strata, rules);
+        let summary_csv = (!strata.is_empty()).then(|| summary_csv(&strata, rules.options.all_records));
+        let texts = ReportTexts { summary: summary_text(&summary), summary_csv, tables, phasing: self.phasing };
         let counts = |subset| self.genotypes.counts(Some(subset));
         let report = HaplotypeComparison {
             snps: counts(Subset::Snp),
@@ -167,13 +177,14 @@ impl ReportBuilder {
             mnps: counts(Subset::Mnp),
             non_snps: counts(Subset::NonSnp),
             all: self.genotypes.counts(None).unwrap_or_default(),
+            strata,
             summary,
             calls: self.records[CALLS],
             truth: self.records[TRUTH],
             phasing: self.phasing,
             too_complex: self.too_complex,
             most_paths: self.most_paths,
-            confident_bases: confident.map(Regions::base_count),
+            confident_bases: rules.confident.map(Regions::base_count),
         };
         (report, texts)
     }

@@ -126,7 +126,7 @@ pub struct TypeCounts {
 }
 
 impl TypeCounts {
-    fn new(truth: u64, found: u64, true_calls: u64, false_calls: u64) -> Self {
+    pub(crate) fn new(truth: u64, found: u64, true_calls: u64, false_calls: u64) -> Self {
         let called = true_calls + false_calls;
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let (recall, precision) = (share(found, truth), share(true_calls, called));

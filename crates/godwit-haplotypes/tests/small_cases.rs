@@ -110,6 +110,46 @@ fn every_vcf_file_has_an_index() {
 }
 
 #[test]
+fn variants_are_counted_by_stratum() {
+    // In the repeat of A: a found deletion. Elsewhere: another genotype, a true SNP, a false SNP near nothing.
+    let calls = ["c1 2 A G 1/1", "c1 6 G T 0/1", "c1 12 AA A 0/1", "c1 59 C A 0/1"];
+    let truth = ["c1 2 A G 0/1", "c1 6 G T 0/1", "c1 10 CA C 0/1", "c2 2 A G 0/1"];
+    let case = Case::new(BASES, &calls, &truth);
+    fs::write(case.path("repeat.bed"), "c1\t10\t18\n").unwrap();
+    fs::write(case.path("start.bed"), "c1\t0\t5\nc2\t1\t2\n").unwrap();
+    fs::write(case.path("strata.tsv"), "repeat\trepeat.bed\nstart\tstart.bed\n").unwrap();
+    let stratification = Some(case.path("strata.tsv"));
+    let options = HaplotypeOptions { output: OutputMode::Ga4gh, stratification, ..case.options() };
+    let out = tempfile::tempdir().unwrap();
+    let found = compare_haplotypes(&options, Some(out.path()), &AtomicBool::new(false)).unwrap();
+    let names: Vec<&str> = found.strata.iter().map(|stratum| stratum.name.as_str()).collect();
+    assert_eq!(names, ["*", "repeat", "start"]);
+    assert_eq!((Some(found.strata[0].snps.counts), Some(found.strata[0].indels.counts)), (found.snps, found.indels));
+    let text = fs::read_to_string(out.path().join("summary.csv")).unwrap();
+    let rows: Vec<&str> = text.lines().skip(1).collect();
+    let expected = [
+        "SNP,*,*,PASS,*,0.333333,0.333333,0.333333,1,0,3,1,2,3,1,2,0",
+        "SNP,*,repeat,PASS,*,,,,0,0,0,0,0,0,0,0,0",
+        "SNP,*,start,PASS,*,0.000000,0.000000,0.000000,1,0,2,0,2,1,0,1,0",
+        "INDEL,*,*,PASS,*,1.000000,1.000000,1.000000,0,0,1,1,0,1,1,0,0",
+        "INDEL,*,repeat,PASS,*,1.000000,1.000000,1.000000,0,0,1,1,0,1,1,0,0",
+        "INDEL,*,start,PASS,*,,,,0,0,0,0,0,0,0,0,0",
+    ];
+    assert_eq!(rows, expected);
+    // Without a search for alleles, the kinds of false calls are not known.
+    let options = HaplotypeOptions { output: OutputMode::Split, ..options };
+    let found = case.compare(&options).unwrap();
+    assert_eq!((found.strata[0].snps.false_genotypes, found.strata[0].snps.false_alleles), (None, None));
+    let all_alternates = HaplotypeOptions { calls_sample: SampleChoice::AllAlternates, ..options.clone() };
+    assert!(matches!(case.compare(&all_alternates), Err(HaplotypeError::Options { .. })));
+    fs::write(case.path("start.bed"), "chr1\t0\t5\n").unwrap();
+    fs::write(case.path("strata.tsv"), "start\tstart.bed\n").unwrap();
+    assert!(matches!(case.compare(&options), Err(HaplotypeError::Incomparable { .. })));
+    fs::write(case.path("strata.tsv"), "start start.bed\n").unwrap();
+    assert!(matches!(case.compare(&options), Err(HaplotypeError::StratificationLine { line: 1, .. })));
+}
+
+#[test]
 fn genotypes_count_unless_they_are_ignored() {
     let (calls, truth) = (["c1 2 A G 1/1"], ["c1 2 A G 0/1"]);
     assert_eq!(compare(&calls, &truth), [0, 1, 0, 1]);

@@ -27,6 +27,9 @@ pub struct CompareArgs {
     /// Read only records in these regions: BED, or a region such as chr20:1000-2000
     #[arg(long, value_name = "BED|REGION", help_heading = THIS_RUN_HEADING)]
     pub regions: Option<String>,
+    /// Count by type and stratum too: a file of two columns separated by a tab, names and BED files
+    #[arg(long, value_name = "FILE", help_heading = THIS_RUN_HEADING)]
+    pub stratification: Option<PathBuf>,
     /// Another call set: evaluate it too, and report what CALLS gained and lost against it; compares records
     #[arg(long, value_name = "OTHER.vcf.gz", help_heading = THIS_RUN_HEADING)]
     pub baseline: Option<PathBuf>,
@@ -94,6 +97,7 @@ impl CompareArgs {
         let options = match self.compares_records() {
             true => vec![
                 (self.regions.is_some(), "--regions"),
+                (self.stratification.is_some(), "--stratification"),
                 (self.squash_ploidy, "--squash-ploidy"),
                 (self.ref_overlap, "--ref-overlap"),
                 (self.score.is_some(), "--score"),

@@ -3,7 +3,7 @@
 use godwit_pipeline::compare_by_haplotypes;
 use godwit_pipeline::haplotypes::{
     ComparedRecords, HaplotypeComparison, HaplotypeOptions, MAX_PATHS, OutputMode, SampleChoice, ScoreField,
-    SummaryRow, TypeCounts,
+    StratumCounts, SummaryRow, TypeCounts,
 };
 use serde::Serialize;
 
@@ -68,6 +68,7 @@ fn options(args: &CompareArgs) -> Result<HaplotypeOptions, Failure> {
     }
     options.confident = args.confident.clone();
     options.regions = args.regions.clone();
+    options.stratification = args.stratification.clone();
     (options.calls_sample, options.truth_sample) = (calls_sample, truth_sample);
     options.all_records = args.all_records;
     options.squash_ploidy = args.squash_ploidy;
@@ -87,6 +88,9 @@ fn table(args: &CompareArgs, comparison: &HaplotypeComparison) -> String {
     }
     rows.push(type_row("all", &comparison.all));
     let mut text = align_columns(&rows, 1) + "\n";
+    if args.stratification.is_some() {
+        text += &strata_table(comparison);
+    }
     if let [best, _] = &comparison.summary[..] {
         text += &best_score_line(best);
     }
@@ -104,6 +108,22 @@ fn table(args: &CompareArgs, comparison: &HaplotypeComparison) -> String {
         text += &format!("files: {}\n", out.display());
     }
     text
+}
+
+/// Returns a table with a row for each type and stratum.
+fn strata_table(comparison: &HaplotypeComparison) -> String {
+    let headings = ["", "stratum", "truth", "found", "missed", "called", "true", "false", "recall", "precision", "F1"];
+    let mut rows = vec![headings.map(str::to_owned)];
+    // The first stratum contains all variants, which have rows above.
+    let strata = || comparison.strata.iter().skip(1);
+    let row = |name: &str, stratum: &str, found: &StratumCounts| {
+        let [name, numbers @ ..] = type_row(name, &found.counts);
+        let [truth, found, missed, called, true_calls, false_calls, recall, precision, f1] = numbers;
+        [name, stratum.to_owned(), truth, found, missed, called, true_calls, false_calls, recall, precision, f1]
+    };
+    rows.extend(strata().map(|stratum| row("SNPs", &stratum.name, &stratum.snps)));
+    rows.extend(strata().map(|stratum| row("indels", &stratum.name, &stratum.indels)));
+    align_columns(&rows, 2) + "\n"
 }
 
 fn rate_text(rate: Option<f64>) -> String {
