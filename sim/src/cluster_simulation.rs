@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use godwit_exchange::{BytesPerFile, ShardId, ShuffleAction, ShuffleEvent, ShuffleOptions, ShuffleScheduler, WorkerId};
+use godwit_exchange::{PerFile, ShardId, ShuffleAction, ShuffleEvent, ShuffleOptions, ShuffleScheduler, WorkerId};
 use godwit_model::BlockId;
 
 use crate::random::Random;
@@ -35,7 +35,7 @@ enum SimulatedEvent {
     SlicesFetched(WorkerId, BlockId, Vec<ShardId>, WorkerId),
     WorkerRequestsBlock(WorkerId),
     PartWritten(WorkerId, usize),
-    PartPlaced(WorkerId, usize, BytesPerFile),
+    PartPlaced(WorkerId, usize, PerFile<u64>),
     DuplicatesDecided,
     HeadDies,
     CheckpointsCollected,
@@ -72,7 +72,7 @@ struct ClusterSimulation {
     is_collecting_checkpoints: bool,
     fed_blocks: BTreeSet<BlockId>,
     released_blocks: BTreeSet<BlockId>,
-    placed_parts: BTreeMap<usize, BytesPerFile>,
+    placed_parts: BTreeMap<usize, PerFile<u64>>,
     /// The number of times that all parts were placed.
     finished_rounds: u32,
     finished: bool,
@@ -286,7 +286,7 @@ impl ClusterSimulation {
                     return Ok(());
                 }
                 let before = (0..part).map(Self::part_sizes);
-                let expected = before.fold([0, 0], |[one, two], bytes| [one + bytes[0], two + bytes[1]]);
+                let expected = before.fold(PerFile::default(), PerFile::sum);
                 if offset != expected {
                     return Err(
                         self.describe_failure(&format!("part {part} is placed at {offset:?} instead of {expected:?}"))
@@ -300,8 +300,8 @@ impl ClusterSimulation {
     }
 
     /// Returns the sizes of a part in two files, which are the same for every worker.
-    fn part_sizes(part: usize) -> BytesPerFile {
-        [1000 + 37 * part as u64 % 101, 500 + 41 * part as u64 % 97]
+    fn part_sizes(part: usize) -> PerFile<u64> {
+        PerFile { bam: 1000 + 37 * part as u64 % 101, cram: 500 + 41 * part as u64 % 97 }
     }
 
     fn add_worker(&mut self, slices: BTreeSet<(BlockId, ShardId)>) -> Result<(), String> {

@@ -25,24 +25,17 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use godwit_fleet::WorkerId;
 use godwit_model::BlockId;
 use serde::{Deserialize, Serialize};
 
+use crate::per_file::PerFile;
 use blocks::{BlockEntry, BlockState};
 use parts::Parts;
-
-/// The id of a worker while the worker is connected. Ids are never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct WorkerId(pub u32);
 
 /// 0-based index of a shard of the genome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ShardId(pub u16);
-
-/// Maximum number of output files that consist of parts (BAM and CRAM).
-pub const MAX_FILES: usize = 2;
-/// A number of bytes for each output file; 0 for a file that is not written.
-pub type BytesPerFile = [u64; MAX_FILES];
 
 /// Limits and delays of the scheduler.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +99,7 @@ pub enum ShuffleEvent {
     DuplicatesDecided(Vec<ShardId>),
     /// A worker has written the part with this index to its own storage; the last field is the size in each output
     /// file.
-    PartWritten(WorkerId, usize, BytesPerFile),
+    PartWritten(WorkerId, usize, PerFile<u64>),
     /// A worker has copied the part with this index to the output files.
     PartPlaced(WorkerId, usize),
 }
@@ -137,7 +130,7 @@ pub enum ShuffleAction {
     WritePart(WorkerId, usize),
     /// Command a worker to copy the part with this index to the output files. The offsets are in bytes from the start
     /// of the first part in each file.
-    PlacePart(WorkerId, usize, BytesPerFile),
+    PlacePart(WorkerId, usize, PerFile<u64>),
     /// Report an error: the part with this index was written again with another size, so its bytes depend on the
     /// worker.
     ReportSizeMismatch(usize),

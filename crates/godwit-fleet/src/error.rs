@@ -107,6 +107,14 @@ pub enum FleetError {
         /// Time that the worker waited, seconds.
         waited_s: u64,
     },
+    /// An environment variable that a launcher sets is missing or malformed.
+    #[error("{name} {problem}")]
+    Variable {
+        /// Name of the variable.
+        name: &'static str,
+        /// The problem, as the end of a sentence that begins with the name.
+        problem: &'static str,
+    },
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,

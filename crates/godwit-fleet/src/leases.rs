@@ -1,14 +1,13 @@
-//! Leases: numbered work items that are assigned to named workers for a limited time.
+//! Leases: numbered work items that are assigned to workers until their results are committed.
 //!
-//! [`Leases`] receives the requests of workers and the current time, and returns responses. It does not use a clock or
-//! a socket, so a simulation can run the same code. All times are durations since an arbitrary fixed moment.
+//! [`Leases`] receives the requests of workers and the current time, and returns items. It does not use a clock or a
+//! socket, so a simulation can run the same code. All times are durations since an arbitrary fixed moment.
 //!
 //! - Items are leased in the order of their numbers. Items that workers returned are leased before new ones.
-//! - A worker that sends no message for the duration of a lease counts as lost, and its items are leased to other
-//!   workers. The worker may resume later.
+//! - The items of a lost worker are leased to other workers. The caller detects the loss, by the end of a connection or
+//!   of a process.
 //! - When all items are leased or committed, an item that takes long is also leased to a second worker. The first
 //!   commit of an item wins, whichever worker sends it, because any two results of an item are the same bytes.
-//! - A worker that was restarted has a higher attempt number. Requests with a lower number are rejected.
 //!
 //! This module does not know the meaning of items or the location of their results. If the result of an item is lost,
 //! the caller must [reopen](Leases::reopen_item) the item.
@@ -17,48 +16,24 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+/// The id of a worker of a job. In a cluster run, a lost worker that joins again has another id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerId(pub u32);
+
 /// Number of a work item. The first item that was added has number 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ItemId(pub u64);
 
-/// Attempt number of a worker. A worker that is restarted gets a higher number and replaces its earlier attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Attempt(pub u64);
-
-/// The time limits that [`Leases`] uses.
+/// An item that a worker has leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseTimeouts {
-    /// Time without a message after which a worker counts as lost. Set it to several heartbeat intervals.
-    pub lease_duration: Duration,
-    /// Age of a lease from which on the item may also be leased to a second, idle worker.
-    pub straggler_age: Duration,
-}
-
-/// The response to a worker that requests a work item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseResponse {
-    /// The worker gets an item.
-    Lease {
-        /// Number of the item.
-        item: ItemId,
-        /// Number of times that the item was leased, including this time. It is high for an item that makes every
-        /// worker fail.
-        lease_count: u32,
-        /// Time by which the worker must send its next message.
-        deadline: Duration,
-    },
-    /// No item is available now. The worker should request again after a change, or at the latest at `until`.
-    Wait {
-        /// Time at which an item may become available without a change; `None` if there is no such time.
-        until: Option<Duration>,
-    },
-    /// All items are committed, and no more items will be added.
-    Finished,
-    /// The request is rejected, because a later attempt of this worker is known.
-    Fenced {
-        /// Number of the later attempt.
-        current: Attempt,
-    },
+pub struct Lease {
+    /// Number of the item.
+    pub item: ItemId,
+    /// Number of times that the item was leased, including this time. It is high for an item that makes every worker
+    /// fail.
+    pub lease_count: u32,
 }
 
 /// The response to a worker that commits the result of an item.
@@ -66,32 +41,19 @@ pub enum LeaseResponse {
 pub enum CommitResult {
     /// This result is the first one of the item and is valid.
     First {
-        /// Names of the other workers that hold the item and may stop working on it.
-        other_workers: Vec<String>,
+        /// The other workers that hold the item and may stop working on it.
+        other_workers: Vec<WorkerId>,
     },
     /// The item already has a result. The worker must discard this one.
     Late,
-    /// The result is rejected, because a later attempt of this worker is known. The worker must discard the result.
-    Fenced {
-        /// Number of the later attempt.
-        current: Attempt,
-    },
     /// The item was never leased to any worker, so the worker made an error.
     NeverLeased,
 }
 
-/// A worker that sent no message for too long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpiredWorker {
-    /// Name of the worker.
-    pub name: String,
-    /// Items that the worker held, in ascending order. Those that no other worker holds will be leased again.
-    pub items: Vec<ItemId>,
-}
-
 /// The state of all work items and of all workers.
 pub struct Leases {
-    timeouts: LeaseTimeouts,
+    /// Age of a lease from which on the item may also be leased to a second, idle worker.
+    straggler_age: Duration,
     /// Number of the next item that is added.
     next_number: u64,
     closed: bool,
@@ -102,40 +64,32 @@ pub struct Leases {
     leased_items: BTreeMap<ItemId, LeasedItem>,
     /// Leased items that only one worker holds, each with the time of its first lease, oldest first.
     single_holder_items: BTreeSet<(Duration, ItemId)>,
-    workers: HashMap<String, Worker>,
-    /// Workers that hold items, each with the time at which it counts as lost, earliest first.
-    deadlines: BTreeSet<(Duration, String)>,
+    /// The items that each worker holds.
+    held_items: HashMap<WorkerId, BTreeSet<ItemId>>,
     #[cfg(test)]
     steps: u64,
 }
 
 /// An item that is leased.
 struct LeasedItem {
-    /// Names of the one or two workers that hold the item.
-    workers: Vec<String>,
+    /// The one or two workers that hold the item.
+    workers: Vec<WorkerId>,
     lease_count: u32,
     /// Time of the item's first lease since it was last returned to the unleased items.
     first_leased_at: Duration,
 }
 
-struct Worker {
-    attempt: Attempt,
-    deadline: Duration,
-    items: BTreeSet<ItemId>,
-}
-
 impl Leases {
     /// Creates a state without items and workers.
-    pub fn new(timeouts: LeaseTimeouts) -> Self {
+    pub fn new(straggler_age: Duration) -> Self {
         Self {
-            timeouts,
+            straggler_age,
             next_number: 0,
             closed: false,
             unleased_items: BTreeMap::new(),
             leased_items: BTreeMap::new(),
             single_holder_items: BTreeSet::new(),
-            workers: HashMap::new(),
-            deadlines: BTreeSet::new(),
+            held_items: HashMap::new(),
             #[cfg(test)]
             steps: 0,
         }
@@ -155,8 +109,7 @@ impl Leases {
         self.unleased_items.get(&item) == Some(&0) && self.unleased_items.remove(&item).is_some()
     }
 
-    /// Declares that no more items will be added. When all items are committed, workers then get
-    /// [`LeaseResponse::Finished`].
+    /// Declares that no more items will be added.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -166,83 +119,51 @@ impl Leases {
         self.unleased_items.len()
     }
 
-    /// Returns the number of items that are leased to workers.
-    pub fn leased_count(&self) -> usize {
-        self.leased_items.len()
-    }
-
-    /// Returns the number of committed items.
-    pub fn committed_count(&self) -> u64 {
-        self.next_number - (self.unleased_items.len() + self.leased_items.len()) as u64
-    }
-
     /// Returns whether every item is committed and no more items will be added.
     pub fn is_finished(&self) -> bool {
         self.closed && self.unleased_items.is_empty() && self.leased_items.is_empty()
     }
 
     /// Returns whether an item is committed.
-    pub fn is_committed(&self, item: ItemId) -> bool {
+    fn is_committed(&self, item: ItemId) -> bool {
         item.0 < self.next_number && !self.unleased_items.contains_key(&item) && !self.leased_items.contains_key(&item)
     }
 
     /// Sets the age from which on an item may be leased to a second worker. A good value may be known only after some
     /// items are committed.
     pub fn set_straggler_age(&mut self, age: Duration) {
-        self.timeouts.straggler_age = age;
+        self.straggler_age = age;
     }
 
-    /// Leases an item to a worker that requests one. A worker may hold several items at a time.
-    pub fn request_item(&mut self, worker: &str, attempt: Attempt, now: Duration) -> LeaseResponse {
-        self.request_suitable_item(worker, attempt, |_| true, now)
+    /// Leases an item to a worker that requests one; returns `None` if no item is available now. A worker may hold
+    /// several items at a time.
+    pub fn request_item(&mut self, worker: WorkerId, now: Duration) -> Option<Lease> {
+        self.request_suitable_item(worker, |_| true, now)
     }
 
     /// Leases an item for which `suits` returns true, in the same way as [`Leases::request_item`]. This excludes items
     /// that have already failed on this worker.
     pub fn request_suitable_item(
         &mut self,
-        worker: &str,
-        attempt: Attempt,
+        worker: WorkerId,
         suits: impl Fn(ItemId) -> bool,
         now: Duration,
-    ) -> LeaseResponse {
-        if let Err(current) = self.record_contact(worker, attempt, now) {
-            return LeaseResponse::Fenced { current };
-        }
+    ) -> Option<Lease> {
         let waiting = self.unleased_items.iter().find(|(item, _)| suits(**item)).map(|(item, issued)| (*item, *issued));
         if let Some((item, issued)) = waiting {
             self.unleased_items.remove(&item);
-            return self.lease_item(worker, item, issued + 1, now);
+            return Some(self.lease_item(worker, item, issued + 1, now));
         }
-        if self.is_finished() {
-            return LeaseResponse::Finished;
+        let (since, item) = self.oldest_leased_elsewhere(worker, suits)?;
+        if since.saturating_add(self.straggler_age) > now {
+            return None;
         }
-        match self.oldest_leased_elsewhere(worker, suits) {
-            Some((since, item)) if since.saturating_add(self.timeouts.straggler_age) <= now => {
-                let issued = self.leased_items.get(&item).map_or(0, |out| out.lease_count);
-                self.lease_item(worker, item, issued + 1, now)
-            }
-            straggler => {
-                let ripe = straggler.map(|(since, _)| since.saturating_add(self.timeouts.straggler_age));
-                LeaseResponse::Wait { until: ripe.into_iter().chain(self.next_deadline()).min() }
-            }
-        }
-    }
-
-    /// Records a heartbeat of a worker, which renews all its leases. Every other request of the worker renews them as
-    /// well.
-    ///
-    /// # Errors
-    /// The number of a later attempt of this worker, if one is known.
-    pub fn heartbeat(&mut self, worker: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
-        self.record_contact(worker, attempt, now)
+        let issued = self.leased_items.get(&item).map_or(0, |out| out.lease_count);
+        Some(self.lease_item(worker, item, issued + 1, now))
     }
 
     /// Commits an item. The caller must have stored the result of the item safely before.
-    pub fn commit_item(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> CommitResult {
-        if let Err(current) = self.record_contact(worker, attempt, now) {
-            return CommitResult::Fenced { current };
-        }
+    pub fn commit_item(&mut self, worker: WorkerId, item: ItemId) -> CommitResult {
         if item.0 >= self.next_number || self.unleased_items.get(&item) == Some(&0) {
             return CommitResult::NeverLeased;
         }
@@ -252,52 +173,28 @@ impl Leases {
         let Some(out) = self.leased_items.remove(&item) else { return CommitResult::Late };
         self.single_holder_items.remove(&(out.first_leased_at, item));
         for holder in &out.workers {
-            self.remove_from_worker(holder, item);
+            self.remove_from_worker(*holder, item);
         }
-        CommitResult::First { other_workers: out.workers.into_iter().filter(|holder| holder != worker).collect() }
+        CommitResult::First { other_workers: out.workers.into_iter().filter(|holder| *holder != worker).collect() }
     }
 
     /// Takes back an item that its worker cannot complete. Returns whether the worker held the item.
-    pub fn return_item(&mut self, worker: &str, attempt: Attempt, item: ItemId, now: Duration) -> bool {
-        if self.record_contact(worker, attempt, now).is_err() || !self.worker_holds_item(worker, item) {
-            return false;
+    pub fn return_item(&mut self, worker: WorkerId, item: ItemId) -> bool {
+        let holds = self.remove_from_worker(worker, item);
+        if holds {
+            self.requeue_item(worker, item);
         }
-        self.remove_from_worker(worker, item);
-        self.requeue_item(worker, item);
-        true
+        holds
     }
 
-    /// Removes the leases of a worker that leaves or is lost. Returns its items, which will be leased again. Lower
-    /// attempt numbers of this worker are still rejected.
-    pub fn remove_worker(&mut self, worker: &str) -> Vec<ItemId> {
-        let Some(left) = self.workers.get_mut(worker) else { return Vec::new() };
-        let items: Vec<ItemId> = std::mem::take(&mut left.items).into_iter().collect();
-        self.deadlines.remove(&(left.deadline, worker.to_owned()));
+    /// Removes the leases of a worker that leaves or is lost. Returns its items, in ascending order; those that no other
+    /// worker holds will be leased again.
+    pub fn remove_worker(&mut self, worker: WorkerId) -> Vec<ItemId> {
+        let items: Vec<ItemId> = self.held_items.remove(&worker).unwrap_or_default().into_iter().collect();
         for item in &items {
             self.requeue_item(worker, *item);
         }
         items
-    }
-
-    /// Removes the leases of workers that count as lost. Must be called at the time [`Leases::next_deadline`] or
-    /// earlier.
-    pub fn expire_workers(&mut self, now: Duration) -> Vec<ExpiredWorker> {
-        let mut expired = Vec::new();
-        while let Some((deadline, name)) = self.deadlines.first().cloned() {
-            self.count_step();
-            if deadline > now {
-                break;
-            }
-            let items = self.remove_worker(&name);
-            expired.push(ExpiredWorker { name, items });
-        }
-        expired
-    }
-
-    /// Returns the time at which the next worker will count as lost if it sends no message; `None` if no worker holds
-    /// items.
-    pub fn next_deadline(&self) -> Option<Duration> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     /// Reopens a committed item whose result was lost, so that it is leased again. Returns whether the item was
@@ -311,54 +208,34 @@ impl Leases {
         committed
     }
 
-    /// Records a message of a worker: extends its deadline, or rejects the attempt if a later one is known.
-    fn record_contact(&mut self, name: &str, attempt: Attempt, now: Duration) -> Result<(), Attempt> {
-        let known = self.workers.get(name).map(|worker| worker.attempt);
-        match known {
-            Some(current) if current > attempt => return Err(current),
-            // The leases of the earlier attempt end when a later attempt sends its first message.
-            Some(current) if current < attempt => drop(self.remove_worker(name)),
-            _ => {}
-        }
-        let deadline = now.saturating_add(self.timeouts.lease_duration);
-        let new = || Worker { attempt, deadline, items: BTreeSet::new() };
-        let worker = self.workers.entry(name.to_owned()).or_insert_with(new);
-        worker.attempt = attempt;
-        let before = std::mem::replace(&mut worker.deadline, deadline);
-        if !worker.items.is_empty() && before != deadline {
-            self.deadlines.remove(&(before, name.to_owned()));
-            self.deadlines.insert((deadline, name.to_owned()));
-        }
-        Ok(())
-    }
-
-    fn lease_item(&mut self, name: &str, item: ItemId, lease_count: u32, now: Duration) -> LeaseResponse {
-        let worker = self.workers.get_mut(name).expect("a worker that requests an item is registered");
-        worker.items.insert(item);
-        let deadline = worker.deadline;
-        self.deadlines.insert((deadline, name.to_owned()));
+    fn lease_item(&mut self, worker: WorkerId, item: ItemId, lease_count: u32, now: Duration) -> Lease {
+        self.held_items.entry(worker).or_default().insert(item);
         let out = self.leased_items.entry(item).or_insert_with(|| LeasedItem {
             workers: Vec::new(),
             lease_count,
             first_leased_at: now,
         });
         out.lease_count = lease_count;
-        out.workers.push(name.to_owned());
+        out.workers.push(worker);
         let key = (out.first_leased_at, item);
         if out.workers.len() == 1 {
             self.single_holder_items.insert(key);
         } else {
             self.single_holder_items.remove(&key);
         }
-        LeaseResponse::Lease { item, lease_count, deadline }
+        Lease { item, lease_count }
     }
 
     /// Returns the item that exactly one other worker has held for the longest time. Skips items of this worker and
     /// unsuitable ones.
-    fn oldest_leased_elsewhere(&mut self, name: &str, suits: impl Fn(ItemId) -> bool) -> Option<(Duration, ItemId)> {
-        let own = &self.workers.get(name)?.items;
-        let passed =
-            self.single_holder_items.iter().take_while(|(_, item)| own.contains(item) || !suits(*item)).count();
+    fn oldest_leased_elsewhere(
+        &mut self,
+        worker: WorkerId,
+        suits: impl Fn(ItemId) -> bool,
+    ) -> Option<(Duration, ItemId)> {
+        let own = self.held_items.get(&worker);
+        let is_own = |item: &ItemId| own.is_some_and(|own| own.contains(item));
+        let passed = self.single_holder_items.iter().take_while(|(_, item)| is_own(item) || !suits(*item)).count();
         #[cfg(test)]
         {
             self.steps += passed as u64;
@@ -366,24 +243,19 @@ impl Leases {
         self.single_holder_items.iter().nth(passed).copied()
     }
 
-    fn worker_holds_item(&self, name: &str, item: ItemId) -> bool {
-        self.workers.get(name).is_some_and(|worker| worker.items.contains(&item))
-    }
-
-    /// Removes an item from the items of a worker.
-    fn remove_from_worker(&mut self, name: &str, item: ItemId) {
-        let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.items.remove(&item);
-        if worker.items.is_empty() {
-            self.deadlines.remove(&(worker.deadline, name.to_owned()));
-        }
+    /// Removes an item from the items of a worker. Returns whether the worker held it.
+    fn remove_from_worker(&mut self, worker: WorkerId, item: ItemId) -> bool {
+        self.held_items.get_mut(&worker).is_some_and(|items| items.remove(&item))
     }
 
     /// Removes a worker from the holders of an item. If it was the only holder, the item is queued to be leased again.
-    fn requeue_item(&mut self, name: &str, item: ItemId) {
-        self.count_step();
+    fn requeue_item(&mut self, worker: WorkerId, item: ItemId) {
+        #[cfg(test)]
+        {
+            self.steps += 1;
+        }
         let Some(out) = self.leased_items.get_mut(&item) else { return };
-        out.workers.retain(|holder| holder != name);
+        out.workers.retain(|holder| *holder != worker);
         if out.workers.is_empty() {
             let (since, issue) = (out.first_leased_at, out.lease_count);
             self.single_holder_items.remove(&(since, item));
@@ -391,14 +263,6 @@ impl Leases {
             self.unleased_items.insert(item, issue);
         } else {
             self.single_holder_items.insert((out.first_leased_at, item));
-        }
-    }
-
-    /// Counts the steps of linear scans, for a test of their complexity.
-    fn count_step(&mut self) {
-        #[cfg(test)]
-        {
-            self.steps += 1;
         }
     }
 }

@@ -8,6 +8,7 @@
 //! The work of the processes, and the messages between them, are not part of this crate.
 
 pub mod address;
+mod allocation;
 mod attempts;
 pub mod cohort_simulation;
 mod error;
@@ -19,11 +20,16 @@ pub mod rendezvous;
 pub mod scheduler;
 mod shell_quoting;
 
+pub use allocation::Allocation;
 pub use error::FleetError;
 pub use launcher::{JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
-pub use leases::Leases;
+pub use leases::{Leases, WorkerId};
 pub use rendezvous::{Rendezvous, Token};
 pub use scheduler::Scheduler;
 
 /// Version of godwit in scripts and rendezvous files. A worker compares it with its own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Prefix of the line with which godwit reports its error on standard error. Launchers find the error in the logs of
+/// workers by it.
+pub const ERROR_PREFIX: &str = "godwit: error: ";

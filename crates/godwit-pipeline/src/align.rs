@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use godwit_cluster::ClusterOptions;
 use godwit_engines::aligner::{AlignedBlock, AlignerChoice, BlockReader, BlockWriter};
 use godwit_formats::fastq::LaneOptions;
 use godwit_formats::sam::Header;
@@ -26,7 +27,6 @@ use godwit_model::{DuplicateCounts, Genome};
 
 use crate::aligner_selection::{AlignerLocation, SelectedAligner};
 use crate::aligner_threads::{records_and_keys, root_cause};
-use crate::cluster::ClusterOptions;
 use crate::error::PipelineError;
 use crate::job::JobOptions;
 use crate::job_directory::JobDirectory;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_cluster::ClusterOptions;
 use godwit_engines::aligner::BlockDependence;
 use serde_json::Value;
 
@@ -16,7 +17,6 @@ use crate::call::{
     CallOptions, CallReport, ConcurrentCalling, StopCallingGuard, call_remaining, check_caller, region_files,
     report_path,
 };
-use crate::cluster::ClusterOptions;
 use crate::error::PipelineError;
 use crate::job_report::{InputFile, JobReport, check_distinct_files};
 use crate::observer::Observer;

@@ -8,7 +8,8 @@
 mod call_inputs;
 mod checkpoint;
 mod cluster_head;
-pub(crate) mod cluster_worker;
+mod cluster_messages;
+mod cluster_worker;
 mod concurrent_calling;
 mod fingerprint;
 mod recalibrate;
@@ -26,13 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
 use godwit_formats::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_files::{AtomicFileSet, check_available};
-use crate::cluster::ClusterOptions;
 use crate::error::{ErrorKind, PipelineError};
 use crate::fingerprint::FingerprintKey;
 use crate::host_resources;
@@ -48,6 +49,8 @@ use call_inputs::CallInputs;
 pub(crate) use call_inputs::find_index;
 pub use checkpoint::is_call_running;
 use checkpoint::{CallDirectoryState, CallJobDirectory, RegionCheckpoint};
+pub use cluster_messages::CallTask;
+pub use cluster_worker::run_call_worker;
 pub(crate) use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller_setup as check_caller};
 pub(crate) use fingerprint::sizes_and_checksums;
 pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};

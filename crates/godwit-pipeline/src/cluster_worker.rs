@@ -1,11 +1,10 @@
-//! A worker of a cluster run. The head assigns the task: variant [calling](crate::call::cluster_worker), sequence
-//! [searching](crate::cluster_search::cluster_worker), or alignment.
+//! A worker of an alignment.
 //!
-//! An alignment worker downloads blocks of reads from the head, aligns them, and stores the records as slices. A slice
-//! contains the records of one block in one shard of the genome. The worker fetches the slices of its own shards from
-//! other workers, and writes its parts into the shared output file. One thread receives commands and passes them to
-//! other threads: one feeds the aligner, one collects its records, one sorts and packs them, a few fetch, a few write.
-//! Any failure ends the worker; the head continues without this worker.
+//! The worker downloads blocks of reads from the head, aligns them, and stores the records as slices. A slice contains
+//! the records of one block in one shard of the genome. The worker fetches the slices of its own shards from other
+//! workers, and writes its parts into the shared output file. One thread receives commands and passes them to other
+//! threads: one feeds the aligner, one collects its records, one sorts and packs them, a few fetch, a few write. Any
+//! failure ends the worker; the head continues without this worker.
 
 mod align_threads;
 mod block_aligner;
@@ -14,35 +13,24 @@ mod slice_source;
 mod write_threads;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use arrow_buffer::Buffer;
+use godwit_cluster::{ConnectionError, WorkerInputSender, WorkerInputs, WorkerOptions, WorkerSession, bytes_batch};
 use godwit_engines::aligner::AlignerInfo;
-use godwit_exchange::{
-    ClusterCredentials, Command, DownloadTicket, ExchangeError, FlightError, ShardId, WorkerEndpoint, WorkerEvent,
-    WorkerId, bytes_batch,
-};
+use godwit_exchange::ShardId;
 use godwit_fleet::address::AddressChoice;
-use godwit_fleet::{Rendezvous, Token};
 use godwit_formats::message_with_causes;
-use godwit_model::{BlockId, PartitionPlan, SortKey};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use godwit_model::{BlockId, PartitionPlan};
 
-use crate::align_messages::AlignTask;
-use crate::call;
-use crate::cluster::{
-    WorkKind, WorkerInput, WorkerOptions, WorkerTask, forward_commands, host_name, malformed_command, receive_input,
-    run_reporting_failure, unexpected_command,
+use crate::align_messages::{
+    AlignCommand, AlignEvent, AlignMessages, AlignTask, AlignTicket, FetchTask, GenomePlan, ReadyWorker,
 };
-use crate::cluster_search;
 use crate::error::{ErrorKind, PipelineError};
-use crate::runs::{ShardPlan, SliceLocation, SliceStore};
+use crate::runs::{RunTable, ShardPlan, SliceLocation, SliceStore};
 use crate::scratch::SpillFile;
 
 use block_aligner::BlockAligner;
@@ -54,15 +42,14 @@ use write_threads::WriteState;
 /// Number of threads that fetch slices; each of them fetches the slices of one block at a time.
 const FETCH_THREADS: usize = 3;
 
-/// Time for which a worker tries to reconnect to a lost head.
-const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two attempts to reconnect.
-const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+/// The endpoint of an alignment worker.
+type WorkerEndpoint<'n> = godwit_cluster::WorkerEndpoint<'n, AlignMessages>;
+/// The sender of inputs of the main thread.
+type InputSender = WorkerInputSender<AlignCommand, PipelineError>;
 
 /// State that all threads of a worker share.
 struct WorkerContext<'n> {
-    connection: &'n WorkerEndpoint,
-    id: WorkerId,
+    connection: WorkerEndpoint<'n>,
     spill: Arc<SpillFile>,
     checkpoints: &'n WorkerCheckpoints,
     /// For each block that is being aligned, the BLAKE3 of its reads.
@@ -71,15 +58,14 @@ struct WorkerContext<'n> {
     slice_store: OnceLock<Arc<SliceStore>>,
     /// The block that decides the partitions of the genome, if this worker aligns it.
     planning_block: Mutex<Option<BlockId>>,
-    input_sender: Mutex<Sender<WorkerInput>>,
+    input_sender: InputSender,
     cancelled: &'n Arc<AtomicBool>,
 }
 
 impl WorkerContext<'_> {
     /// Runs the work of a thread; if it fails, the worker ends.
     fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
-        let inputs = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        run_reporting_failure(&inputs, work);
+        self.input_sender.run(work);
     }
 
     fn set_planning_block(&self, block: BlockId) {
@@ -110,103 +96,22 @@ impl WorkerContext<'_> {
     }
 }
 
-/// Runs a worker until the job is finished. If the connection to the head is lost, the worker reconnects as a new
-/// worker and keeps its slices. It does not connect to a later head, because a later head starts workers of its own,
-/// which wait for these slices. The launcher of this worker may also be about to stop it.
+/// Runs an alignment worker until the job is finished. If the connection to the head is lost, the worker keeps its
+/// slices, so that it can join again. A later head starts workers of its own, which wait for these slices.
 ///
 /// # Errors
 /// [`PipelineError`] if this worker fails; the job continues without it.
-pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
-    let (mut head, mut lost_since) = (None, None::<Instant>);
-    loop {
-        let started = Instant::now();
-        let error = match run_worker_session(options, &mut head, cancelled) {
-            Err(PipelineError::Exchange(error)) => error,
-            ended => return ended,
-        };
-        // A long session shows that the connection was established in between: the timeout starts anew.
-        if started.elapsed() > RECONNECT_TIMEOUT {
-            lost_since = None;
-        }
-        let is_over = !Rendezvous::file_path(&options.rendezvous_directory).exists() || is_head_gone(&error);
-        if is_over || lost_since.get_or_insert(started).elapsed() > RECONNECT_TIMEOUT {
-            return Err(PipelineError::Exchange(error));
-        }
-        std::thread::sleep(RECONNECT_INTERVAL);
-    }
-}
-
-/// Returns whether the head has ended, so that its host refuses connections, or has rejected the worker.
-fn is_head_gone(error: &ExchangeError) -> bool {
-    match error {
-        ExchangeError::Flight(FlightError::Connect { source, .. }) => {
-            source.kind() == std::io::ErrorKind::ConnectionRefused
-        }
-        ExchangeError::WorkerRejected { .. } => true,
-        _ => false,
-    }
-}
-
-/// Connects to the head and works until the connection or the job ends. `head` is the token of the first head to which
-/// this process connected, once it is known.
-fn run_worker_session(
-    options: &WorkerOptions,
-    head: &mut Option<Token>,
-    cancelled: &Arc<AtomicBool>,
-) -> Result<(), PipelineError> {
-    let is_cancelled = || cancelled.load(Ordering::Relaxed);
-    let found = Rendezvous::wait(&options.rendezvous_directory, options.attempt, options.join_timeout, is_cancelled)?;
-    if *head.get_or_insert_with(|| found.token.clone()) != found.token {
-        return Err(ExchangeError::WorkerRejected {
-            reason: "another head with its own workers has taken over the job".to_owned(),
-        }
-        .into());
-    }
-    let keys = ClusterCredentials::load(found.token.reveal(), &options.rendezvous_directory)?;
-    let name = format!("{}, process {}", host_name(), std::process::id());
-    let (head, link) = connect_to_head(&found, &keys, &name)?;
-    let (id, job) = match link.next_command()? {
-        Command::AcceptWorker { worker, job } => (worker, job),
-        Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
-        other => return Err(unexpected_command(&other)),
-    };
-    let task = parse_json::<WorkerTask<Value>>(job);
-    let result = task.and_then(|WorkerTask { work, task }| match work {
-        WorkKind::Align => run_align_worker(&link, id, &parse_json(task)?, head, options, cancelled),
-        WorkKind::Call => call::cluster_worker::run_call_worker(&link, id, &parse_json(task)?, options, cancelled),
-        WorkKind::Search => {
-            cluster_search::cluster_worker::run_search_worker(&link, id, &parse_json(task)?, options, cancelled)
-        }
-    });
-    if let Err(error) = &result
-        && !matches!(error, PipelineError::Exchange(_))
-    {
-        let fatal_kind = error.affects_all_workers().then(|| serde_json::json!(error.kind()));
-        let message = message_with_causes(error);
-        // Ignore an error here: the head also notices that the connection closes.
-        let _ = link.send_event(WorkerEvent::Failed { message, fatal_kind });
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    result
-}
-
-fn parse_json<T: DeserializeOwned>(json: Value) -> Result<T, PipelineError> {
-    serde_json::from_value(json).map_err(|error| malformed_command(error.to_string()))
-}
-
-/// Opens the checkpoints of an alignment worker, and executes the commands of the head.
-fn run_align_worker(
-    link: &WorkerEndpoint,
-    id: WorkerId,
-    job: &AlignTask,
-    head: SocketAddr,
+pub fn run_align_worker<T>(
+    session: &WorkerSession<T>,
+    task: &AlignTask,
     options: &WorkerOptions,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<(), PipelineError> {
-    let scratch = options.temp.clone().unwrap_or_else(|| job.checkpoint_location.default_root.clone());
+    let scratch = options.temp.clone().unwrap_or_else(|| task.checkpoint_location.default_root.clone());
     let failed = PipelineError::file("use scratch space in", &scratch);
-    let kept = WorkerCheckpoints::open(&job.checkpoint_location, options.temp.as_deref(), cancelled).map_err(failed)?;
-    let led = serve_head(link, (id, head), job, &kept, scratch, options, cancelled);
+    let kept =
+        WorkerCheckpoints::open(&task.checkpoint_location, options.temp.as_deref(), cancelled).map_err(failed)?;
+    let led = serve_head(session, task, &kept, scratch, options, cancelled);
     // Remove the checkpoints after success, and after a failure of this host such as a full disk. After other failures,
     // another process may resume from them.
     match &led {
@@ -217,9 +122,8 @@ fn run_align_worker(
 }
 
 /// Starts the aligner, and executes the commands of the head until the job is finished or the connection is lost.
-fn serve_head(
-    connection: &WorkerEndpoint,
-    (id, head): (WorkerId, SocketAddr),
+fn serve_head<T>(
+    session: &WorkerSession<T>,
     job: &AlignTask,
     checkpoints: &WorkerCheckpoints,
     scratch: PathBuf,
@@ -231,50 +135,32 @@ fn serve_head(
     }
     let aligner = BlockAligner::start(job, options.threads)?;
     let hello = aligner.hello().clone();
-    let (sender, inputs) = mpsc::channel();
-    let inputs_of_orders = sender.clone();
+    let connection = session.endpoint::<AlignMessages>();
+    let (input_sender, inputs) = WorkerInputs::new();
     let shared = WorkerContext {
         connection,
-        id,
         spill: checkpoints.spill().clone(),
         checkpoints,
         reads_checksums: Mutex::default(),
         scratch,
         slice_store: OnceLock::new(),
         planning_block: Mutex::default(),
-        input_sender: Mutex::new(sender),
+        input_sender,
         cancelled,
     };
     let slice_source = Arc::new(SliceSource::default());
-    let own = AddressChoice::RouteTo(head.ip().to_string()).resolve()?;
+    let own = AddressChoice::RouteTo(session.head.ip().to_string()).resolve()?;
     let address = connection.serve_downloads(own, slice_source.clone())?;
     let (name, version) = aligner.name_and_version();
-    connection.send_event(WorkerEvent::Ready {
+    connection.send_event(AlignEvent::Ready(ReadyWorker {
         address,
         writers: options.threads,
         engine_version: aligner.emulated_version().to_owned(),
         aligner: name,
         aligner_version: version,
         sq_lines: hello.sq_lines.clone(),
-    })?;
-    process_commands(&shared, aligner, &hello, &slice_source, job, options, (inputs_of_orders, inputs))
-}
-
-/// Connects to the first address of the head that answers, and joins the job.
-fn connect_to_head(
-    found: &Rendezvous,
-    keys: &ClusterCredentials,
-    name: &str,
-) -> Result<(SocketAddr, WorkerEndpoint), PipelineError> {
-    let mut last = malformed_command("the head has no address".into());
-    for address in &found.addresses {
-        let head = SocketAddr::new(*address, found.port);
-        match WorkerEndpoint::join(head, keys.clone(), env!("CARGO_PKG_VERSION"), name) {
-            Ok(link) => return Ok((head, link)),
-            Err(error) => last = error.into(),
-        }
-    }
-    Err(last)
+    }))?;
+    process_commands(&shared, aligner, &hello, &slice_source, job, options, &inputs)
 }
 
 /// Starts the threads of an alignment worker, and passes the commands of the head to them until the last command.
@@ -285,7 +171,7 @@ fn process_commands(
     slice_source: &SliceSource,
     job: &AlignTask,
     options: &WorkerOptions,
-    (inputs_of_orders, inputs): (Sender<WorkerInput>, Receiver<WorkerInput>),
+    inputs: &WorkerInputs<AlignCommand, PipelineError>,
 ) -> Result<(), PipelineError> {
     let (feeding, reader, stop) = aligner.split();
     let (to_feed, feed) = mpsc::channel();
@@ -296,7 +182,7 @@ fn process_commands(
     let write = Mutex::new(write);
     let writing = WriteState::default();
     std::thread::scope(|scope| {
-        scope.spawn(move || forward_commands(shared.connection, &inputs_of_orders));
+        scope.spawn(|| shared.input_sender.forward_commands(shared.connection));
         let packing = to_pack.clone();
         scope.spawn(move || shared.run_thread(move || align_threads::feed_aligner(shared, feeding, &packing, &feed)));
         if let Some(reader) = reader {
@@ -310,42 +196,32 @@ fn process_commands(
         for _ in 0..options.threads {
             scope.spawn(|| shared.run_thread(|| write_threads::run_write_thread(shared, &writing, &write)));
         }
-        let led = (|| loop {
-            // Sending to a thread fails only if the thread has ended; the reason is then the next input.
-            match receive_input(&inputs, shared.cancelled)? {
-                WorkerInput::Failed(error) => return Err(error),
-                WorkerInput::Command(order) => match order? {
-                    Command::Finish => return Ok(()),
-                    Command::AlignBlock { block, reads_checksum, decides_partitions } => {
-                        shared.set_reads_checksum(block, reads_checksum);
-                        let _ = to_feed.send((block, decides_partitions));
-                    }
-                    Command::SetPartitions { starts, shard_count } => {
-                        set_partition_plan(shared, slice_source, starts, shard_count)?;
-                        drop(to_pack.send(align_threads::PackInput::PlanKnown));
-                    }
-                    Command::AdoptSlices { starts, shard_count: shares } => adopt_slices(shared, &starts, shares)?,
-                    Command::FetchSlices { block, reads_checksum: content, shards, address: peer_address } => {
-                        drop(to_fetch.send(FetchTask { block, reads_checksum: content, shards, peer_address }));
-                    }
-                    Command::DuplicatesDecided { job } => {
-                        let job = serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()))?;
-                        write_threads::prepare_writing(shared, job, hello, &writing)?;
-                    }
-                    Command::RankRecords { part, job } => {
-                        let split =
-                            serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()))?;
-                        drop(to_write.send(write_threads::PartTask::Rank(part, split)));
-                    }
-                    Command::WritePart { part } => drop(to_write.send(write_threads::PartTask::Build(part))),
-                    Command::PlacePart { part, offset } => {
-                        drop(to_write.send(write_threads::PartTask::CopyToFiles(part, offset)))
-                    }
-                    Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
-                    other => return Err(unexpected_command(&other)),
-                },
+        // Sending to a thread fails only if the thread has ended; the reason is then the next input.
+        let led = inputs.process_commands(shared.cancelled, |command| {
+            match command {
+                AlignCommand::AlignBlock { block, reads_checksum, decides_partitions } => {
+                    shared.set_reads_checksum(block, reads_checksum);
+                    let _ = to_feed.send((block, decides_partitions));
+                }
+                AlignCommand::SetPartitions(plan) => {
+                    set_partition_plan(shared, slice_source, &plan)?;
+                    drop(to_pack.send(align_threads::PackInput::PlanKnown));
+                }
+                AlignCommand::AdoptSlices(plan) => adopt_slices(shared, &plan)?,
+                AlignCommand::FetchSlices(fetch) => drop(to_fetch.send(fetch)),
+                AlignCommand::DuplicatesDecided(task) => {
+                    write_threads::prepare_writing(shared, *task, hello, &writing)?
+                }
+                AlignCommand::RankRecords { part, records } => {
+                    drop(to_write.send(write_threads::PartTask::Rank(part, records)));
+                }
+                AlignCommand::WritePart { part } => drop(to_write.send(write_threads::PartTask::Build(part))),
+                AlignCommand::PlacePart { part, offset } => {
+                    drop(to_write.send(write_threads::PartTask::CopyToFiles(part, offset)))
+                }
             }
-        })();
+            Ok(())
+        });
         // Stops the threads: their channels close, and the output of the aligner ends.
         stop.stop();
         drop((to_feed, to_pack, to_fetch, to_write));
@@ -359,46 +235,38 @@ fn process_commands(
 fn set_partition_plan(
     shared: &WorkerContext,
     slice_source: &SliceSource,
-    starts: Vec<SortKey>,
-    shares: u16,
+    sharded: &GenomePlan,
 ) -> Result<(), PipelineError> {
+    let GenomePlan { starts, shard_count } = sharded;
     if shared.slice_store.get().is_some() {
         return Ok(());
     }
     let plan = PartitionPlan::from_starts(starts.clone())
-        .ok_or_else(|| malformed_command("the partitions are invalid".into()))?;
-    let store = Arc::new(SliceStore::new(ShardPlan::new(plan, usize::from(shares)), shared.spill.clone()));
+        .ok_or_else(|| PipelineError::malformed_command("the partitions are invalid"))?;
+    let store = Arc::new(SliceStore::new(ShardPlan::new(plan, usize::from(*shard_count)), shared.spill.clone()));
     let recalled =
-        shared.checkpoints.restore_slices(&starts, shares, &store).map_err(|error| shared.scratch_error(error))?;
+        shared.checkpoints.restore_slices(starts, *shard_count, &store).map_err(|error| shared.scratch_error(error))?;
     slice_source.set_store(store.clone());
     let _ = shared.slice_store.set(store);
     report_held_slices(shared, recalled)
 }
 
 /// Adopts slices of earlier workers whose directories no running worker has taken over, and reports them to the head.
-fn adopt_slices(shared: &WorkerContext, starts: &[SortKey], shares: u16) -> Result<(), PipelineError> {
+fn adopt_slices(shared: &WorkerContext, sharded: &GenomePlan) -> Result<(), PipelineError> {
+    let GenomePlan { starts, shard_count } = sharded;
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("slices were sent before the partitions".into()));
+        return Err(PipelineError::malformed_command("slices were sent before the partitions"));
     };
-    let inherited = shared.checkpoints.adopt_slices((starts, shares), shared.id.0 as usize, store);
+    let inherited =
+        shared.checkpoints.adopt_slices((starts, *shard_count), shared.connection.worker().0 as usize, store);
     report_held_slices(shared, inherited.map_err(|error| shared.scratch_error(error))?)
 }
 
 fn report_held_slices(shared: &WorkerContext, held: Vec<(BlockId, String, Vec<ShardId>)>) -> Result<(), PipelineError> {
     for (block, reads_checksum, shards) in held {
-        shared.connection.send_event(WorkerEvent::SlicesHeld { block, reads_checksum, shards })?;
+        shared.connection.send_event(AlignEvent::SlicesHeld { block, reads_checksum, shards })?;
     }
-    Ok(shared.connection.send_event(WorkerEvent::AllSlicesReported)?)
-}
-
-/// Slices to be fetched from another worker.
-struct FetchTask {
-    block: BlockId,
-    /// BLAKE3 of the reads of the block.
-    reads_checksum: String,
-    shards: Vec<ShardId>,
-    /// Address of the worker that holds these slices.
-    peer_address: SocketAddr,
+    Ok(shared.connection.send_event(AlignEvent::AllSlicesReported)?)
 }
 
 /// Fetches slices from other workers, one task after the other.
@@ -408,10 +276,10 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
         let Ok(order) = order else { return Ok(()) };
         let (block, started) = (order.block, Instant::now());
         let report = match fetch_block(shared, order) {
-            Ok(bytes) => WorkerEvent::SlicesFetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
+            Ok(bytes) => AlignEvent::SlicesFetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
             // The other worker may be lost: the head can name another worker that holds the slices.
-            Err(PipelineError::Exchange(error)) => {
-                WorkerEvent::SliceFetchFailed { block, reason: message_with_causes(&*error) }
+            Err(PipelineError::Connection(error)) => {
+                AlignEvent::SliceFetchFailed { block, reason: message_with_causes(&*error) }
             }
             Err(error) => return Err(error),
         };
@@ -421,19 +289,19 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
 
 /// Fetches slices of one block from another worker. Returns their size in bytes.
 fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, PipelineError> {
-    let FetchTask { block, reads_checksum, shards, peer_address } = order;
+    let FetchTask { block, reads_checksum, shards, address } = order;
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("slices were sent before the partitions".into()));
+        return Err(PipelineError::malformed_command("slices were sent before the partitions"));
     };
-    let ticket = DownloadTicket::Slices { block, shards: shards.clone() };
-    let mut incoming = shared.connection.download_from_worker(peer_address, &ticket)?;
+    let ticket = AlignTicket::Slices { block, shards: shards.clone() };
+    let mut incoming = shared.connection.download_from_worker(address, &ticket)?;
     let mut bytes_in_all = 0;
     for share in shards.iter().copied() {
         let broken =
-            || ExchangeError::InvalidMessage { peer: "a worker", problem: "a slice is damaged or incomplete".into() };
+            || ConnectionError::InvalidMessage { peer: "a worker", problem: "a slice is damaged or incomplete".into() };
         let Some((table, header)) = incoming.next_batch()? else { return Err(broken().into()) };
         let header: SliceHeader = serde_json::from_slice(&header).map_err(|_| broken())?;
-        let table = crate::runs::RunTable(bytes_batch::batch_as_bytes(&table).to_vec());
+        let table = RunTable(bytes_batch::batch_as_bytes(&table).to_vec());
         let offset = shared.spill.reserve(header.bytes);
         let mut hasher = blake3::Hasher::new();
         let mut at = 0;
@@ -457,9 +325,4 @@ fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, Pipeline
     }
     shared.checkpoint_slices(block, &reads_checksum, shards.into_iter())?;
     Ok(bytes_in_all)
-}
-
-/// Returns the bytes of plain items, to be sent to the head.
-fn to_buffer<T: bytemuck::Pod>(items: &[T]) -> Buffer {
-    Buffer::from(bytemuck::cast_slice::<T, u8>(items))
 }

@@ -6,19 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError};
 use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
-use godwit_exchange::ExchangeError;
 use godwit_fleet::FleetError;
 use godwit_formats::bam::BamError;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::intervals::IntervalError;
-use godwit_formats::is_system_failure;
 use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
+use godwit_formats::{is_system_failure, message_with_causes};
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_model::{ContigId, Genome};
@@ -304,7 +304,7 @@ pub enum PipelineError {
     PythonStep(#[from] PythonStepError),
     /// An error of the network between the head and the workers of a cluster job.
     #[error(transparent)]
-    Exchange(Box<ExchangeError>),
+    Connection(Box<ConnectionError>),
     /// An error while workers of a cluster job are started or connect.
     #[error(transparent)]
     Fleet(Box<FleetError>),
@@ -401,9 +401,42 @@ fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
     )
 }
 
-impl From<ExchangeError> for PipelineError {
-    fn from(error: ExchangeError) -> Self {
-        Self::Exchange(Box::new(error))
+impl From<ConnectionError> for PipelineError {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(Box::new(error))
+    }
+}
+
+impl From<ClusterError> for PipelineError {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Connection(error) => error.into(),
+            ClusterError::Fleet(error) => error.into(),
+            error @ ClusterError::UnsendableMessage { .. } => Self::Options { problem: error.to_string() },
+            ClusterError::File { action, path, source } => Self::File { action, path, source },
+            ClusterError::NoWorkers { last_error } => Self::NoWorkers { last_error },
+            ClusterError::WorkerFailed { worker, message, exit_code } => {
+                Self::Worker { worker, message, kind: ErrorKind::of_exit_code(Some(exit_code)) }
+            }
+            ClusterError::UnexpectedMessage { worker, problem } => {
+                Self::Worker { worker, message: problem, kind: ErrorKind::Engine }
+            }
+            ClusterError::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+impl WorkerError for PipelineError {
+    fn connection_error(&self) -> Option<&ConnectionError> {
+        match self {
+            Self::Connection(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn failure_report(&self) -> FailureReport {
+        let fatal_exit_code = self.affects_all_workers().then(|| self.kind().exit_code());
+        FailureReport { message: message_with_causes(self), fatal_exit_code }
     }
 }
 
@@ -460,9 +493,11 @@ impl PipelineError {
                 _ => ErrorKind::Engine,
             },
             Self::PythonStep(error) => error.kind(),
-            Self::Exchange(_) | Self::NoWorkers { .. } => ErrorKind::Remote,
+            Self::Connection(_) | Self::NoWorkers { .. } => ErrorKind::Remote,
             Self::Fleet(error) => match **error {
-                FleetError::InvalidValue { .. } | FleetError::TooFewSlots { .. } => ErrorKind::Usage,
+                FleetError::InvalidValue { .. } | FleetError::TooFewSlots { .. } | FleetError::Variable { .. } => {
+                    ErrorKind::Usage
+                }
                 _ => ErrorKind::Machine,
             },
             Self::Worker { kind, .. } | Self::Transfer { kind, .. } => *kind,
@@ -476,7 +511,7 @@ impl PipelineError {
     }
 
     /// Reports whether every worker of a cluster job would fail with this error, so that another worker need not try.
-    pub(crate) fn affects_all_workers(&self) -> bool {
+    fn affects_all_workers(&self) -> bool {
         match self {
             Self::PythonStep(error) if error.affects_all_workers() => true,
             error => matches!(error.kind(), ErrorKind::Usage | ErrorKind::Input | ErrorKind::Bug),
@@ -496,6 +531,11 @@ impl PipelineError {
             Ok(FileError { action, path, source }) => Self::File { action, path, source },
             Err(source) => Self::File { action, path, source },
         }
+    }
+
+    /// Creates the error for an invalid message of the head.
+    pub(crate) fn malformed_command(problem: impl Into<String>) -> Self {
+        ConnectionError::invalid_head_message(problem).into()
     }
 
     /// Creates the error for a file of aligned reads.

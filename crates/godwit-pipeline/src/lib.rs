@@ -12,8 +12,6 @@ mod aligner_selection;
 mod aligner_threads;
 mod atomic_files;
 mod call;
-mod cluster;
-mod cluster_search;
 mod cluster_worker;
 mod compare;
 mod error;
@@ -61,13 +59,12 @@ pub use godwit_model as model;
 pub use align::align_plan::{PlannedWorkers, plan_align};
 pub use align::{AlignOptions, ReadsOptions, align};
 pub use align_and_call::{AlignAndCallReport, align_and_call, check_calling};
+pub use align_messages::AlignTask;
 pub use call::{
-    CallOptions, CallReport, CallWorkerReport, GridReport, RecalibrateOptions, RecalibrationReport, RegionReport,
-    SLICE_RECORDS, ScannedReference, call, is_call_running, recalibrate,
+    CallOptions, CallReport, CallTask, CallWorkerReport, GridReport, RecalibrateOptions, RecalibrationReport,
+    RegionReport, SLICE_RECORDS, ScannedReference, call, is_call_running, recalibrate, run_call_worker,
 };
-pub use cluster::{ClusterOptions, WorkerLauncher, WorkerOptions};
-pub use cluster_search::search_on_workers;
-pub use cluster_worker::run_worker;
+pub use cluster_worker::run_align_worker;
 pub use compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType,
     VcfRecordCounts, compare, compare_by_haplotypes,

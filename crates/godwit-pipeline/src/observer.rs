@@ -174,6 +174,11 @@ pub trait Observer: Sync {
     fn event(&self, event: &Event);
 }
 
+/// Returns a function that reports warnings to an observer.
+pub(crate) fn warning_sink<'r>(observer: &'r dyn Observer) -> Box<dyn Fn(String) + 'r> {
+    Box::new(move |message| observer.event(&Event::Warning { message }))
+}
+
 /// An observer that ignores all events.
 pub struct NullObserver;
 

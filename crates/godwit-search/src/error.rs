@@ -1,9 +1,11 @@
 //! Errors of a search, one variant for each case that the caller can handle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError};
 use godwit_engines::EngineError;
 use godwit_formats::columnar::ColumnarError;
+use godwit_formats::message_with_causes;
 
 /// Error of a search that is not possible, or that failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +55,9 @@ pub enum SearchError {
          which may change while they are searched"
     )]
     DatabaseMismatch,
-    /// Workers cannot be started on their hosts.
+    /// The cluster run failed, for example because workers cannot be started on their hosts.
     #[error(transparent)]
-    WorkersUnavailable(Box<dyn std::error::Error + Send + Sync>),
+    WorkersUnavailable(Box<ClusterError>),
     /// The engine is not installed, or has the wrong version.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -138,6 +140,41 @@ pub enum ErrorKind {
     Interrupted,
     /// The error is a bug in godwit.
     Bug,
+}
+
+impl From<ClusterError> for SearchError {
+    fn from(error: ClusterError) -> Self {
+        Self::WorkersUnavailable(Box::new(error))
+    }
+}
+
+impl From<ConnectionError> for SearchError {
+    fn from(error: ConnectionError) -> Self {
+        ClusterError::from(error).into()
+    }
+}
+
+impl WorkerError for SearchError {
+    fn connection_error(&self) -> Option<&ConnectionError> {
+        match self {
+            Self::WorkersUnavailable(error) => match &**error {
+                ClusterError::Connection(error) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn failure_report(&self) -> FailureReport {
+        // A cluster worker that searches fails only for reasons of its host, such as a missing program.
+        FailureReport { message: message_with_causes(self), fatal_exit_code: None }
+    }
+}
+
+/// Returns a function that adds an action and a path to an I/O error.
+pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> SearchError {
+    let path = path.to_owned();
+    move |source| SearchError::File { action, path, source }
 }
 
 impl SearchError {

@@ -13,6 +13,9 @@
 //! This crate does *not* align sequences itself, and does not parse databases or BLAST+ reports.
 
 mod atomic_file;
+mod cluster_messages;
+mod cluster_search;
+mod cluster_worker;
 mod command_line;
 mod error;
 mod hits;
@@ -30,6 +33,9 @@ mod worker_backend;
 mod worker_process;
 mod worker_protocol;
 
+pub use cluster_messages::SearchTask;
+pub use cluster_search::search_on_workers;
+pub use cluster_worker::run_cluster_worker;
 pub use command_line::{SearchCommand, SearchProgram};
 pub use error::{ErrorKind, SearchError};
 pub use search_options::SearchOptions;
@@ -38,4 +44,4 @@ pub use sequence_search::Search;
 pub use summary::{CpuSeconds, SearchProgress, SearchSummary, WallSeconds};
 pub use tool_search::{SearchScratch, SearchTool, ToolSearch, serve_tool_worker};
 pub use worker_backend::{LocalBackend, WorkerBackend, WorkerFrame};
-pub use worker_process::{WorkerExit, WorkerProcess, WorkerSpec};
+pub use worker_process::{WorkerExit, WorkerSpec};

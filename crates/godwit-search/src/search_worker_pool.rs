@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use godwit_fleet::Leases;
-use godwit_fleet::leases::{Attempt, CommitResult, ItemId, LeaseResponse as Lease, LeaseTimeouts};
+use godwit_fleet::leases::{CommitResult, ItemId, Lease};
+use godwit_fleet::{Leases, WorkerId};
 
 use crate::SearchError;
 use crate::atomic_file;
@@ -311,7 +311,7 @@ impl<'a> WorkerPool<'a> {
         count: Option<u64>,
         output: Option<&mut ReportOutput>,
     ) -> Result<(), SearchError> {
-        let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: STRAGGLER_AGE });
+        let mut leases = Leases::new(STRAGGLER_AGE);
         let added = leases.add_items(count.unwrap_or(0));
         if count.is_some() {
             leases.close();
@@ -346,6 +346,12 @@ struct WorkerSlot {
 enum WorkerTask {
     Item(ItemId),
     WriteReports(Vec<ItemId>),
+}
+
+/// Returns the owner of the leases of a worker. A restarted worker has the same number; the leases of its predecessor
+/// were removed before.
+fn lease_owner(number: usize) -> WorkerId {
+    WorkerId(number as u32)
 }
 
 /// The loop that assigns items of one kind to workers and handles their responses.
@@ -404,9 +410,7 @@ impl ItemDispatcher<'_, '_> {
         if self.accepts_more_items && self.leases.unleased_count() == 0 {
             while self.leases.add_items(1).any(|number| self.skip_resumed_item(ItemId(number))) {}
         }
-        let name = number.to_string();
-        let Lease::Lease { item, lease_count, .. } = self.leases.request_item(&name, self.current_attempt(number), now)
-        else {
+        let Some(Lease { item, lease_count }) = self.leases.request_item(lease_owner(number), now) else {
             return Ok(());
         };
         if lease_count > MAX_LEASES_PER_ITEM {
@@ -421,7 +425,7 @@ impl ItemDispatcher<'_, '_> {
             }
             self.pool.replace_worker(number, &self.items.setup_requests())?;
             self.slots[number] = WorkerSlot::default();
-            self.leases.remove_worker(&name);
+            self.leases.remove_worker(lease_owner(number));
             // Request an item again, possibly a different one: a restarted worker can process any item.
             return self.assign_work(number);
         }
@@ -482,12 +486,11 @@ impl ItemDispatcher<'_, '_> {
     }
 
     fn commit_item(&mut self, number: usize, item: ItemId, outcome: ItemResult) -> Result<(), SearchError> {
-        let (name, attempt, now) = (number.to_string(), self.current_attempt(number), self.started_at.elapsed());
         if let ItemResult::NoSuchItem | ItemResult::Report { last: true, .. } = outcome {
             self.accepts_more_items = false;
             self.leases.close();
         }
-        let first = matches!(self.leases.commit_item(&name, attempt, item, now), CommitResult::First { .. });
+        let first = matches!(self.leases.commit_item(lease_owner(number), item), CommitResult::First { .. });
         let bytes = match outcome {
             ItemResult::Report { bytes, .. } => bytes,
             _ => return Ok(()),
@@ -503,7 +506,7 @@ impl ItemDispatcher<'_, '_> {
     /// again.
     fn handle_worker_exit(&mut self, number: usize) -> Result<(), SearchError> {
         let post = std::mem::take(&mut self.slots[number]);
-        self.leases.remove_worker(&number.to_string());
+        self.leases.remove_worker(lease_owner(number));
         let writing = match post.current_task {
             Some(WorkerTask::WriteReports(items)) => items,
             _ => Vec::new(),
@@ -512,9 +515,5 @@ impl ItemDispatcher<'_, '_> {
             self.leases.reopen_item(item);
         }
         self.pool.replace_exited_worker(number, &self.items.setup_requests())
-    }
-
-    fn current_attempt(&self, number: usize) -> Attempt {
-        Attempt(self.pool.attempts[number])
     }
 }

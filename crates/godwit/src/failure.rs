@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
+use godwit_fleet::ERROR_PREFIX;
 use godwit_flight::{DatasetError, FlightError};
 use godwit_formats::message_with_causes;
 use godwit_pipeline::{ErrorKind, PipelineError};
@@ -192,10 +193,6 @@ impl std::fmt::Display for Line<'_> {
         }
     }
 }
-
-/// Prefix of the line that reports a failure. The head of a cluster run searches the logs of its workers for this
-/// prefix.
-pub const ERROR_PREFIX: &str = "godwit: error: ";
 
 /// Log format of a server: true if lines are JSON events, and the log level. Other processes do not set it.
 static SERVER_LOG_FORMAT: OnceLock<(bool, LogLevel)> = OnceLock::new();

@@ -34,11 +34,13 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
     // Genomes are compressed against FASTA references.
     ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
-    ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
+    // The decisions of the shuffle, without a network.
+    ("godwit-exchange", &["godwit-model", "godwit-fleet"]),
+    ("godwit-cluster", &["godwit-flight", "godwit-fleet"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     (
         "godwit-search",
-        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
+        &["godwit-model", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-cluster", "godwit-process"],
     ),
     // Rules are about datasets and files as principals request them, and do not depend on either implementation.
     ("godwit-rules", &["godwit-model", "godwit-flight"]),
@@ -59,7 +61,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-engines",
             "godwit-fleet",
             "godwit-process",
-            "godwit-search",
+            "godwit-cluster",
         ],
     ),
     (
@@ -72,7 +74,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-flight",
             "godwit-fleet",
             "godwit-transfer",
-            "godwit-exchange",
+            "godwit-cluster",
             "godwit-query",
             "godwit-rules",
             "godwit-search",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BytesPerFile, MAX_FILES, Phase, ShardId, ShuffleAction, ShuffleScheduler, WorkerId};
+use super::{PerFile, Phase, ShardId, ShuffleAction, ShuffleScheduler, WorkerId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartState {
@@ -18,9 +18,9 @@ struct Part {
     shard: ShardId,
     state: PartState,
     /// Size in each file; `None` until the part is written. All workers write the same size.
-    bytes: Option<BytesPerFile>,
+    bytes: Option<PerFile<u64>>,
     /// Offset in each file; `None` until all preceding parts are written.
-    offset: Option<BytesPerFile>,
+    offset: Option<PerFile<u64>>,
 }
 
 /// All parts of the output files, in the order of the files.
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     /// Number of parts of each shard that are not yet copied to the output files.
     unplaced_by_shard: Vec<usize>,
     /// Index of the first part whose size is not known, and its offset.
-    next_unknown_offset: (usize, BytesPerFile),
+    next_unknown_offset: (usize, PerFile<u64>),
 }
 
 impl Parts {
@@ -56,7 +56,7 @@ impl Parts {
     }
 
     /// Records the size of a written part. Returns false if an earlier write of the part had another size.
-    pub(super) fn mark_written(&mut self, node: WorkerId, at: usize, bytes: BytesPerFile) -> bool {
+    pub(super) fn mark_written(&mut self, node: WorkerId, at: usize, bytes: PerFile<u64>) -> bool {
         let Some(part) = self.parts.get_mut(at) else { return true };
         if part.state != PartState::Writing(node) {
             return true;
@@ -99,7 +99,7 @@ impl Parts {
         while let Some(part) = self.parts.get_mut(at) {
             part.offset = Some(offset);
             let Some(bytes) = part.bytes else { break };
-            offset = std::array::from_fn::<_, MAX_FILES, _>(|file| offset[file] + bytes[file]);
+            offset = offset.sum(bytes);
             at += 1;
         }
         self.next_unknown_offset = (at, offset);

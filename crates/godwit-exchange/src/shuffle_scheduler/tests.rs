@@ -1,5 +1,9 @@
 use super::*;
 
+fn sizes(bam: u64, cram: u64) -> PerFile<u64> {
+    PerFile { bam, cram }
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn block(ordinal: u32) -> BlockId {
@@ -137,17 +141,23 @@ fn parts_are_placed_when_all_before_them_are_written() {
     let (first, second) = (WorkerId(0), WorkerId(1));
     let given = run.handle(ShuffleEvent::DuplicatesDecided(vec![ShardId(0), ShardId(0), ShardId(1)]));
     assert_eq!(given, [ShuffleAction::WritePart(first, 0), ShuffleAction::WritePart(second, 2)], "one at a time");
-    assert_eq!(run.handle(ShuffleEvent::PartWritten(second, 2, [30, 3])), [], "its offset is not known yet");
-    let given = run.handle(ShuffleEvent::PartWritten(first, 0, [10, 5]));
-    assert_eq!(given, [ShuffleAction::WritePart(first, 1), ShuffleAction::PlacePart(first, 0, [0, 0])]);
-    let given = run.handle(ShuffleEvent::PartWritten(first, 1, [20, 2]));
-    assert_eq!(given, [ShuffleAction::PlacePart(first, 1, [10, 5]), ShuffleAction::PlacePart(second, 2, [30, 7])]);
+    assert_eq!(run.handle(ShuffleEvent::PartWritten(second, 2, sizes(30, 3))), [], "its offset is not known yet");
+    let given = run.handle(ShuffleEvent::PartWritten(first, 0, sizes(10, 5)));
+    assert_eq!(given, [ShuffleAction::WritePart(first, 1), ShuffleAction::PlacePart(first, 0, sizes(0, 0))]);
+    let given = run.handle(ShuffleEvent::PartWritten(first, 1, sizes(20, 2)));
+    assert_eq!(
+        given,
+        [ShuffleAction::PlacePart(first, 1, sizes(10, 5)), ShuffleAction::PlacePart(second, 2, sizes(30, 7))]
+    );
     // The owner of part 2 is lost before the part is copied to the files: another worker writes it for the same offset.
     let given = run.handle(ShuffleEvent::WorkerLost(second));
     assert_eq!(given, [ShuffleAction::WritePart(first, 2)]);
     run.handle(ShuffleEvent::PartPlaced(first, 0));
     run.handle(ShuffleEvent::PartPlaced(first, 1));
-    assert_eq!(run.handle(ShuffleEvent::PartWritten(first, 2, [30, 3])), [ShuffleAction::PlacePart(first, 2, [30, 7])]);
+    assert_eq!(
+        run.handle(ShuffleEvent::PartWritten(first, 2, sizes(30, 3))),
+        [ShuffleAction::PlacePart(first, 2, sizes(30, 7))]
+    );
     assert_eq!(run.handle(ShuffleEvent::PartPlaced(first, 2)), [ShuffleAction::FinishJob]);
 }
 
@@ -158,7 +168,7 @@ fn a_part_of_another_size_is_reported() {
     run.handle(ShuffleEvent::GenomeSharded { shard_count: 1 });
     run.align_and_fetch(0, 0);
     run.handle(ShuffleEvent::DuplicatesDecided(vec![ShardId(0)]));
-    run.handle(ShuffleEvent::PartWritten(WorkerId(0), 0, [10, 0]));
+    run.handle(ShuffleEvent::PartWritten(WorkerId(0), 0, sizes(10, 0)));
     run.handle(ShuffleEvent::WorkerJoined { worker: WorkerId(1), writers: 1 });
     run.handle(ShuffleEvent::WorkerLost(WorkerId(0)));
     // No worker holds the slice any more.
@@ -168,7 +178,7 @@ fn a_part_of_another_size_is_reported() {
         run.handle(ShuffleEvent::BlockAligned(WorkerId(1), block(0))),
         [ShuffleAction::ReleaseReads(block(0)), ShuffleAction::WritePart(WorkerId(1), 0)]
     );
-    let told = run.handle(ShuffleEvent::PartWritten(WorkerId(1), 0, [11, 0]));
+    let told = run.handle(ShuffleEvent::PartWritten(WorkerId(1), 0, sizes(11, 0)));
     assert!(told.contains(&ShuffleAction::ReportSizeMismatch(0)), "{told:?}");
 }
 
@@ -179,7 +189,7 @@ fn parts_can_be_written_again_also_by_workers_that_lacked_their_slices() {
     run.handle(ShuffleEvent::GenomeSharded { shard_count: 2 });
     assert!(run.align_and_fetch(0, 0).contains(&ShuffleAction::DecideDuplicates));
     let write = |run: &mut SchedulerFixture, node: u32, part: usize| {
-        run.handle(ShuffleEvent::PartWritten(WorkerId(node), part, [0, 0]));
+        run.handle(ShuffleEvent::PartWritten(WorkerId(node), part, sizes(0, 0)));
         run.handle(ShuffleEvent::PartPlaced(WorkerId(node), part))
     };
     run.handle(ShuffleEvent::DuplicatesDecided(vec![ShardId(0), ShardId(1)]));

@@ -55,6 +55,14 @@ impl JobSpec {
         self.job_directory.join(format!("logs/node-{node}.err"))
     }
 
+    /// Returns the last error message in the log of worker `node`, without its prefix.
+    pub fn last_error_line(&self, node: u32) -> Option<String> {
+        let stderr_bytes = std::fs::read(self.stderr_path(node)).ok()?;
+        let stderr_text = String::from_utf8_lossy(&stderr_bytes).into_owned();
+        let lines = stderr_text.lines().rev();
+        lines.filter_map(|line| line.strip_prefix(crate::ERROR_PREFIX)).map(str::to_owned).next()
+    }
+
     pub(super) fn validate(&self) -> Result<ScriptFields<'_>, FleetError> {
         let named = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if self.name.is_empty() || !self.name.bytes().all(named) || self.name.starts_with('-') {

@@ -11,26 +11,28 @@ mod stages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use godwit_cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
 use godwit_engines::aligner::{AlignerInfo, BlockDependence};
-use godwit_exchange::{
-    Command, ShuffleAction, ShuffleEvent as LedgerEvent, ShuffleOptions, ShuffleScheduler, WorkerEvent, WorkerId,
-};
+use godwit_exchange::{ShuffleAction, ShuffleEvent as LedgerEvent, ShuffleOptions, ShuffleScheduler, WorkerId};
 use godwit_fleet::Token;
 use godwit_model::{BlockId, PartitionPlan};
 
 use super::header::LaneReadGroups;
 use super::{AlignInput, AlignOptions};
-use crate::align_messages::{AlignTask, CheckpointLocation, LaneTask};
-use crate::cluster::{ClusterOptions, WorkKind, WorkerPool, WorkerPoolEvent, WorkerTask};
+use crate::align_messages::{
+    AlignCommand, AlignEvent, AlignMessages, AlignTask, CheckpointLocation, FetchTask, GenomePlan, LaneTask,
+    ReadyWorker, WriteTask,
+};
 use crate::error::PipelineError;
 use crate::job_directory::JobDirectory;
 use crate::job_report::ExchangeReport;
 use crate::journal::ClusterRun;
-use crate::observer::Observer;
+use crate::observer::{Observer, warning_sink};
 use crate::runs::ShardPlan;
 
 use reads_spool::ReadsSpool;
@@ -54,7 +56,7 @@ fn random_name() -> Result<String, PipelineError> {
 
 /// The head of an alignment, which listens for workers.
 pub(super) struct AlignHead<'r> {
-    worker_pool: WorkerPool<'r>,
+    worker_pool: WorkerPool<'r, AlignMessages>,
     job_directory: &'r JobDirectory,
     spool: Arc<ReadsSpool>,
     ledger: ShuffleScheduler,
@@ -63,16 +65,18 @@ pub(super) struct AlignHead<'r> {
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
     started_at: Instant,
-    task: AlignTask,
+    reference: PathBuf,
+    /// Name of the sample.
+    sample: String,
     hello: Option<AlignerInfo>,
     pending_actions: Vec<ShuffleAction>,
     /// For each block that this head or an earlier one has read: the checksum of its reads.
     reads_checksums: BTreeMap<BlockId, String>,
     /// Workers that have reported all slices that they hold from an earlier head.
     recalled_workers: BTreeSet<WorkerId>,
-    /// Command that sets the partitions. Like `write_command`, it is also sent to each worker that joins later.
-    plan_command: Option<Command>,
-    write_command: Option<Command>,
+    /// The partitions of the genome. Like `write_task`, they are also sent to each worker that joins later.
+    genome_plan: Option<GenomePlan>,
+    write_task: Option<WriteTask>,
     exchange_report: ExchangeReport,
 }
 
@@ -111,8 +115,9 @@ impl<'r> AlignHead<'r> {
         let reads = reads.map_err(PipelineError::file("use scratch space in", scratch))?;
         let spool = Arc::new(ReadsSpool::new(reads, lanes.read_once_lanes()));
         let reference = &options.reference;
-        let align_task = AlignTask {
-            reference: std::path::absolute(reference).map_err(PipelineError::file("find", reference))?,
+        let reference = std::path::absolute(reference).map_err(PipelineError::file("find", reference))?;
+        let task = AlignTask {
+            reference: reference.clone(),
             aligner: options.aligner.option_value().to_owned(),
             arguments: options.aligner_args.clone(),
             block_bases: options.block_bases,
@@ -124,9 +129,9 @@ impl<'r> AlignHead<'r> {
             python_step: lanes.python_step.clone(),
             checkpoint_location: Self::checkpoint_location(job_directory)?,
         };
-        let task = WorkerTask { work: WorkKind::Align, task: &align_task };
+        let warnings = warning_sink(observer);
         Ok(Self {
-            worker_pool: WorkerPool::open(cluster, &between, spool.clone(), &task, observer, cancelled)?,
+            worker_pool: WorkerPool::open(cluster, &between, spool.clone(), task, warnings, cancelled)?,
             job_directory,
             spool,
             ledger: ShuffleScheduler::new(ShuffleOptions::default()),
@@ -134,7 +139,8 @@ impl<'r> AlignHead<'r> {
             observer,
             cancelled,
             started_at: Instant::now(),
-            task: align_task,
+            reference,
+            sample: options.sample.clone(),
             hello: None,
             pending_actions: Vec::new(),
             reads_checksums: job_directory
@@ -142,8 +148,8 @@ impl<'r> AlignHead<'r> {
                 .map(|block| (block.id, block.reads_checksum.clone()))
                 .collect(),
             recalled_workers: BTreeSet::new(),
-            plan_command: Self::resumed_plan_command(job_directory),
-            write_command: None,
+            genome_plan: Self::resumed_genome_plan(job_directory),
+            write_task: None,
             exchange_report: ExchangeReport::default(),
         })
     }
@@ -160,10 +166,10 @@ impl<'r> AlignHead<'r> {
         })
     }
 
-    /// Returns the command that sets the partitions which an earlier head decided; `None` if there are none.
-    fn resumed_plan_command(job_directory: &JobDirectory) -> Option<Command> {
+    /// Returns the partitions that an earlier head decided; `None` if there are none.
+    fn resumed_genome_plan(job_directory: &JobDirectory) -> Option<GenomePlan> {
         let (plan, over) = job_directory.partition_plan().zip(job_directory.cluster_run())?;
-        Some(plan_command(plan, over))
+        Some(genome_plan(plan, over))
     }
 
     /// Returns the spool of reads that workers fetch.
@@ -184,17 +190,11 @@ impl<'r> AlignHead<'r> {
 
     /// Waits briefly for an event from a worker. Handles workers that become ready, request work, or are lost, and
     /// returns any other event.
-    fn next_event(&mut self) -> Result<Option<WorkerPoolEvent>, PipelineError> {
+    fn next_event(&mut self) -> Result<Option<WorkerPoolEvent<AlignMessages>>, PipelineError> {
         match self.worker_pool.next_event()? {
             Some(WorkerPoolEvent::Lost(node)) => self.apply_event(LedgerEvent::WorkerLost(node)),
-            Some(WorkerPoolEvent::Event(
-                node,
-                WorkerEvent::Ready { address, writers, engine_version, aligner, aligner_version, sq_lines },
-            )) => {
-                let hello = AlignerInfo::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines);
-                self.add_worker(node, (address, writers), (aligner, aligner_version), hello)?;
-            }
-            Some(WorkerPoolEvent::Event(node, WorkerEvent::WorkRequested)) => {
+            Some(WorkerPoolEvent::Event(node, AlignEvent::Ready(ready))) => self.add_worker(node, ready)?,
+            Some(WorkerPoolEvent::Event(node, AlignEvent::WorkRequested)) => {
                 self.apply_event(LedgerEvent::WorkRequested(node))
             }
             other => return Ok(other),
@@ -221,14 +221,14 @@ impl<'r> AlignHead<'r> {
     }
 
     /// Handles events about the slices that a worker has fetched, failed to fetch, or holds. Ignores other events.
-    fn handle_event(&mut self, node: WorkerId, report: WorkerEvent) {
+    fn handle_event(&mut self, node: WorkerId, report: AlignEvent) {
         match report {
-            WorkerEvent::SlicesFetched { block, seconds, bytes } => {
+            AlignEvent::SlicesFetched { block, seconds, bytes } => {
                 self.exchange_report.fetched_bytes += bytes;
                 self.exchange_report.fetching_seconds += seconds;
                 self.apply_event(LedgerEvent::SlicesFetched(node, block));
             }
-            WorkerEvent::SliceFetchFailed { block, reason } => {
+            AlignEvent::SliceFetchFailed { block, reason } => {
                 self.worker_pool.warn(format!(
                     "{} could not fetch {}: {reason}",
                     self.worker_pool.worker_name(node),
@@ -236,20 +236,12 @@ impl<'r> AlignHead<'r> {
                 ));
                 self.apply_event(LedgerEvent::SliceFetchFailed(node, block));
             }
-            WorkerEvent::SlicesHeld { block, reads_checksum, shards } => {
+            AlignEvent::SlicesHeld { block, reads_checksum, shards } => {
                 self.add_held_slices(node, block, &reads_checksum, shards)
             }
-            WorkerEvent::AllSlicesReported => drop(self.recalled_workers.insert(node)),
-            // Ignored: the partitions are decided already, `next_event` has handled the event, or the event belongs to
-            // another type of job.
-            WorkerEvent::GenomePartitioned { .. }
-            | WorkerEvent::Ready { .. }
-            | WorkerEvent::ReadyToCall { .. }
-            | WorkerEvent::WorkRequested
-            | WorkerEvent::CallFailed { .. }
-            | WorkerEvent::ReadyToSearch { .. }
-            | WorkerEvent::SearchWorkerExited { .. }
-            | WorkerEvent::Failed { .. } => {}
+            AlignEvent::AllSlicesReported => drop(self.recalled_workers.insert(node)),
+            // Ignored: the partitions are decided already, or `next_event` has handled the event.
+            AlignEvent::GenomePartitioned { .. } | AlignEvent::Ready(_) | AlignEvent::WorkRequested => {}
         }
     }
 
@@ -258,10 +250,10 @@ impl<'r> AlignHead<'r> {
         match action {
             ShuffleAction::AlignBlock(node, block) => {
                 self.exchange_report.alignments += 1;
-                let decides_partitions = self.plan_command.is_none() && first == Some(*block);
+                let decides_partitions = self.genome_plan.is_none() && first == Some(*block);
                 self.worker_pool.send_command(
                     *node,
-                    &Command::AlignBlock {
+                    &AlignCommand::AlignBlock {
                         block: *block,
                         reads_checksum: self.reads_checksum(*block),
                         decides_partitions,
@@ -272,10 +264,8 @@ impl<'r> AlignHead<'r> {
                 match self.addresses.get(from).copied() {
                     Some(address) if self.worker_pool.is_connected(*from) => {
                         let (reads_checksum, shards) = (self.reads_checksum(*block), shares.clone());
-                        self.worker_pool.send_command(
-                            *worker,
-                            &Command::FetchSlices { block: *block, reads_checksum, shards, address },
-                        );
+                        let fetch = FetchTask { block: *block, reads_checksum, shards, address };
+                        self.worker_pool.send_command(*worker, &AlignCommand::FetchSlices(fetch));
                     }
                     _ => self.apply_event(LedgerEvent::SliceFetchFailed(*worker, *block)),
                 }
@@ -291,13 +281,9 @@ impl<'r> AlignHead<'r> {
         }
     }
 
-    fn add_worker(
-        &mut self,
-        worker: WorkerId,
-        (address, writers): (SocketAddr, usize),
-        (aligner, version): (String, String),
-        hello: Result<AlignerInfo, godwit_engines::aligner::stream_metadata::ProtocolError>,
-    ) -> Result<(), PipelineError> {
+    fn add_worker(&mut self, worker: WorkerId, ready: ReadyWorker) -> Result<(), PipelineError> {
+        let ReadyWorker { address, writers, engine_version, aligner, aligner_version: version, sq_lines } = ready;
+        let hello = AlignerInfo::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines);
         let hello = hello.map_err(|error| self.worker_pool.protocol_error(worker, error.to_string()))?;
         if self.hello.as_ref().is_some_and(|first| *first != hello) {
             let why = "its aligner has another version or other contigs than that of the first worker".to_owned();
@@ -310,8 +296,11 @@ impl<'r> AlignHead<'r> {
             .insert(self.worker_pool.worker_name(worker).to_string(), format!("{aligner} {version}"));
         self.exchange_report.distinct_aligners.insert((aligner, version));
         self.hello.get_or_insert(hello);
-        for order in self.plan_command.iter().chain(&self.write_command) {
-            self.worker_pool.send_command(worker, order);
+        if let Some(plan) = &self.genome_plan {
+            self.worker_pool.send_command(worker, &AlignCommand::SetPartitions(plan.clone()));
+        }
+        if let Some(task) = &self.write_task {
+            self.worker_pool.send_command(worker, &AlignCommand::DuplicatesDecided(Box::new(task.clone())));
         }
         self.apply_event(LedgerEvent::WorkerJoined { worker, writers });
         Ok(())
@@ -350,10 +339,10 @@ impl Drop for AlignHead<'_> {
     }
 }
 
-/// Returns the command with the partitions of the genome and the number of shards.
-fn plan_command(plan: &PartitionPlan, over: &ClusterRun) -> Command {
+/// Returns the partitions of the genome with the number of shards.
+fn genome_plan(plan: &PartitionPlan, over: &ClusterRun) -> GenomePlan {
     let shard_count = ShardPlan::new(plan.clone(), usize::from(over.shards)).count() as u16;
-    Command::SetPartitions { starts: plan.starts().to_vec(), shard_count }
+    GenomePlan { starts: plan.starts().to_vec(), shard_count }
 }
 
 /// Returns the name of a block in messages.

@@ -6,26 +6,24 @@
 //! expire.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_buffer::MutableBuffer;
-use godwit_exchange::{Command, DownloadBatches, DownloadSource, DownloadTicket, WorkerEvent, WorkerId, WorkerUpload};
-use godwit_fleet::Leases;
-use godwit_fleet::leases::{Attempt, CommitResult, ItemId, LeaseResponse, LeaseTimeouts};
-use serde_json::Value;
+use godwit_cluster::{ClusterOptions, NoDownloads, WorkerPool, WorkerPoolEvent};
+use godwit_fleet::leases::{CommitResult, ItemId, Lease};
+use godwit_fleet::{Leases, WorkerId};
 
 use super::checkpoint::{CallJobDirectory, RegionAttempts};
-use super::cluster_worker::{CallTask, RegionTask};
+use super::cluster_messages::{CallCommand, CallEvent, CallMessages, CallTask, CalledRegion};
 use super::region_calling::{RegionCalls, RegionProgress};
 use super::retry::MAX_ATTEMPTS;
 use super::{CallJob, CalledRegions, CallerBudget, region_plan};
-use crate::cluster::{ClusterOptions, WorkKind, WorkerPool, WorkerPoolEvent, WorkerTask};
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::journal::FingerprintEntry;
+use crate::observer::warning_sink;
 
 /// Interval at which the head looks for regions to assign to idle workers, even without an event.
 const ASSIGN_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,15 +31,6 @@ const ASSIGN_INTERVAL: Duration = Duration::from_millis(100);
 const STRAGGLER_FACTOR: f64 = 3.0;
 /// Minimum time before a region is assigned to a second worker: only starting a caller may take this long.
 const MIN_STRAGGLER_DURATION: Duration = Duration::from_secs(1);
-
-/// A download source without content: workers that call variants download nothing from the head.
-struct NoDownloads;
-
-impl DownloadSource for NoDownloads {
-    fn open(&self, _: &DownloadTicket) -> io::Result<DownloadBatches> {
-        Err(io::Error::new(io::ErrorKind::NotFound, "this job has no downloads"))
-    }
-}
 
 /// A region to be called.
 struct RegionAssignment {
@@ -57,9 +46,8 @@ struct RegionAssignment {
 struct RegionDispatcher<'r> {
     job: &'r CallJob<'r>,
     job_directory: &'r CallJobDirectory,
-    worker_pool: WorkerPool<'r>,
+    worker_pool: WorkerPool<'r, CallMessages>,
     leases: Leases,
-    attempt: Attempt,
     started_at: Instant,
     /// Regions by the item number of their lease, the most expensive region first.
     assignments: Vec<RegionAssignment>,
@@ -94,9 +82,9 @@ pub(super) fn call_on_workers(
     let between = job_directory
         .create_workers_directory()
         .map_err(PipelineError::file("create the job directory of", &job.options.out))?;
-    let work = WorkerTask { work: WorkKind::Call, task: call_task(job, cluster, &between)? };
-    let worker_pool = WorkerPool::open(cluster, &between, Arc::new(NoDownloads), &work, job.observer, job.cancelled)?;
-    let mut leases = Leases::new(LeaseTimeouts { lease_duration: Duration::MAX, straggler_age: Duration::MAX });
+    let (task, warnings) = (call_task(job, cluster, &between)?, warning_sink(job.observer));
+    let worker_pool = WorkerPool::open(cluster, &between, Arc::new(NoDownloads), task, warnings, job.cancelled)?;
+    let mut leases = Leases::new(Duration::MAX);
     leases.add_items(left.len() as u64);
     leases.close();
     let new_assignment = |grid_index| RegionAssignment { grid_index, times_assigned: 0, failures: 0, failed_on: None };
@@ -105,7 +93,6 @@ pub(super) fn call_on_workers(
         job_directory,
         worker_pool,
         leases,
-        attempt: Attempt(cluster.attempt),
         started_at: Instant::now(),
         assignments: left.into_iter().map(new_assignment).collect(),
         free_slots: BTreeMap::new(),
@@ -148,11 +135,6 @@ fn call_task(job: &CallJob, cluster: &ClusterOptions, between: &Path) -> Result<
     })
 }
 
-/// Returns the name of a worker as owner of a lease: its number, which is never used for another worker.
-fn lease_owner(node: WorkerId) -> String {
-    node.0.to_string()
-}
-
 impl RegionDispatcher<'_> {
     /// Assigns regions to workers until all regions are called.
     fn run(&mut self) -> Result<(), PipelineError> {
@@ -160,31 +142,23 @@ impl RegionDispatcher<'_> {
         let mut changed = true;
         while !self.leases.is_finished() {
             if changed || dealt_at.elapsed() > ASSIGN_INTERVAL {
-                self.assign_regions()?;
+                self.assign_regions();
                 dealt_at = Instant::now();
             }
             let event = self.worker_pool.next_event()?;
             changed = event.is_some();
             match event {
                 Some(WorkerPoolEvent::Lost(node)) => self.remove_worker(node),
-                Some(WorkerPoolEvent::Event(node, WorkerEvent::ReadyToCall { callers, job_identity })) => {
-                    self.add_worker(node, callers, job_identity)?
+                Some(WorkerPoolEvent::Event(node, CallEvent::Ready { callers, fingerprint })) => {
+                    self.add_worker(node, callers, &fingerprint);
                 }
-                Some(WorkerPoolEvent::Event(node, WorkerEvent::WorkRequested)) => {
+                Some(WorkerPoolEvent::Event(node, CallEvent::WorkRequested)) => {
                     let _ = self.free_slots.get_mut(&node).map(|wants| *wants += 1);
                 }
-                Some(WorkerPoolEvent::Event(node, WorkerEvent::CallFailed { item, message })) => {
-                    self.handle_failure(node, ItemId(item), &message)?;
+                Some(WorkerPoolEvent::Event(node, CallEvent::CallFailed { item, message })) => {
+                    self.handle_failure(node, item, &message)?;
                 }
-                Some(WorkerPoolEvent::Upload(node, WorkerUpload::CalledRegion { item, records, seconds }, pieces)) => {
-                    self.commit_region(node, ItemId(item), (records, seconds), pieces)?;
-                }
-                Some(WorkerPoolEvent::Event(node, report)) => {
-                    return Err(self.worker_pool.protocol_error(node, format!("{report:?}")));
-                }
-                Some(WorkerPoolEvent::Upload(node, upload, _)) => {
-                    return Err(self.worker_pool.protocol_error(node, format!("{upload:?}")));
-                }
+                Some(WorkerPoolEvent::Upload(node, called, pieces)) => self.commit_region(node, &called, &pieces)?,
                 None => {}
             }
         }
@@ -194,66 +168,60 @@ impl RegionDispatcher<'_> {
 
     /// Assigns regions to the workers that have requested any, one worker after the other, until none of them can take
     /// another region.
-    fn assign_regions(&mut self) -> Result<(), PipelineError> {
+    fn assign_regions(&mut self) {
         let mut asking: Vec<WorkerId> =
             self.free_slots.iter().filter(|(_, wants)| **wants > 0).map(|(node, _)| *node).collect();
         while !asking.is_empty() {
             let mut still = Vec::new();
             for node in asking {
-                if self.assign_region(node)? {
+                if self.assign_region(node) {
                     still.push(node);
                 }
             }
             asking = still;
         }
-        Ok(())
     }
 
     /// Assigns a region to a worker. Returns whether the worker may take another region.
-    fn assign_region(&mut self, node: WorkerId) -> Result<bool, PipelineError> {
+    fn assign_region(&mut self, node: WorkerId) -> bool {
         let alone = self.free_slots.len() == 1;
         let suits = |item: ItemId| {
             alone || self.assignments.get(item.0 as usize).is_some_and(|region| region.failed_on != Some(node))
         };
-        let answer =
-            self.leases.request_suitable_item(&lease_owner(node), self.attempt, suits, self.started_at.elapsed());
-        let LeaseResponse::Lease { item, lease_count, .. } = answer else { return Ok(false) };
+        let lease = self.leases.request_suitable_item(node, suits, self.started_at.elapsed());
+        let Some(Lease { item, lease_count }) = lease else { return false };
         let assignment = &mut self.assignments[item.0 as usize];
         assignment.times_assigned = lease_count;
         let planned = &self.job.regions[assignment.grid_index];
-        let job = RegionTask { region: planned.region.clone(), ploidy: planned.ploidy };
-        let job = serde_json::to_value(job).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
-        self.worker_pool.send_command(node, &Command::CallRegion { item: item.0, job });
+        let (region, ploidy) = (Box::new(planned.region.clone()), planned.ploidy);
+        self.worker_pool.send_command(node, &CallCommand::CallRegion { item, region, ploidy });
         let wants = self.free_slots.entry(node).or_default();
         *wants = wants.saturating_sub(1);
-        Ok(*wants > 0)
+        *wants > 0
     }
 
     fn remove_worker(&mut self, node: WorkerId) {
         self.free_slots.remove(&node);
-        self.leases.remove_worker(&lease_owner(node));
+        self.leases.remove_worker(node);
     }
 
     /// Accepts a worker that has inspected its inputs, if their fingerprint is that of the head. Otherwise rejects the
     /// worker.
-    fn add_worker(&mut self, node: WorkerId, callers: usize, fingerprint: Value) -> Result<(), PipelineError> {
-        let facts: Vec<FingerprintEntry> = serde_json::from_value(fingerprint)
-            .map_err(|error| self.worker_pool.protocol_error(node, error.to_string()))?;
-        match facts.iter().find_map(|fact| fingerprint_difference(fact, &self.job.fingerprint)) {
+    fn add_worker(&mut self, node: WorkerId, callers: usize, fingerprint: &[FingerprintEntry]) {
+        match fingerprint.iter().find_map(|fact| fingerprint_difference(fact, &self.job.fingerprint)) {
             Some(why) => self.worker_pool.reject_worker(node, why),
             None => {
                 self.free_slots.insert(node, 0);
                 self.total_callers += callers;
             }
         }
-        Ok(())
     }
 
     /// Retries the region of a failed caller, on another worker if there is one. Fails after the last attempt.
     fn handle_failure(&mut self, node: WorkerId, item: ItemId, message: &str) -> Result<(), PipelineError> {
         // The region is not leased to this worker any more: another worker was faster, or this worker was regarded as
         // lost.
-        if !self.leases.return_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
+        if !self.leases.return_item(node, item) {
             return Ok(());
         }
         let assignment = &mut self.assignments[item.0 as usize];
@@ -278,23 +246,17 @@ impl RegionDispatcher<'_> {
     fn commit_region(
         &mut self,
         node: WorkerId,
-        item: ItemId,
-        (records, seconds): (u64, f64),
-        pieces: Vec<MutableBuffer>,
+        called: &CalledRegion,
+        pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
-        let [header, lines] = pieces.as_slice() else {
-            return Err(self
-                .worker_pool
-                .protocol_error(node, "it sent a region without header and records".to_owned()));
+        let CalledRegion { item, records, seconds } = *called;
+        let [header, lines] = pieces else {
+            let problem = "it sent a region without header and records".to_owned();
+            return Err(self.worker_pool.protocol_error(node, problem).into());
         };
-        match self.leases.commit_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
-            CommitResult::First { other_workers } => {
-                let others = other_workers.iter().filter_map(|other| other.parse().ok());
-                others.for_each(|other| {
-                    self.worker_pool.send_command(WorkerId(other), &Command::CancelRegion { item: item.0 })
-                });
-            }
-            CommitResult::Late | CommitResult::Fenced { .. } | CommitResult::NeverLeased => return Ok(()),
+        let CommitResult::First { other_workers } = self.leases.commit_item(node, item) else { return Ok(()) };
+        for other in other_workers {
+            self.worker_pool.send_command(other, &CallCommand::CancelRegion { item });
         }
         let RegionAssignment { grid_index, times_assigned, .. } = self.assignments[item.0 as usize];
         let called = RegionCalls { header: header.to_vec(), lines: lines.to_vec(), records, seconds };

@@ -6,68 +6,35 @@
 //! failed region is retried.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
+use godwit_cluster::{WorkerInputs, WorkerOptions, WorkerSession, host_name};
 use godwit_engines::caller::CallerChoice;
-use godwit_exchange::{Command, ExchangeError, WorkerEndpoint, WorkerEvent, WorkerId, WorkerUpload};
+use godwit_fleet::leases::ItemId;
 use godwit_formats::message_with_causes;
 use godwit_model::region_grid::CallingRegion;
 use godwit_model::{Genome, Interval};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::call_inputs::CallInputs;
+use super::cluster_messages::{CallCommand, CallEvent, CallMessages, CallTask, CalledRegion};
 use super::region_calling::{RegionCaller, RegionCalls};
 use super::region_plan::PlannedRegion;
 use super::retry::is_item_failure;
 use super::scanned_reference::ScannedReference;
 use super::{CALLER_MEMORY, CallerBudget, CallerSlots, fingerprint};
-use crate::cluster::{
-    WorkerInput, WorkerOptions, forward_commands, host_name, malformed_command, receive_input, run_reporting_failure,
-    unexpected_command,
-};
 use crate::error::PipelineError;
 use crate::scratch::{ScratchDirectory, unique_name};
 
-/// The task of a worker that calls variants.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CallTask {
-    pub(super) reference: PathBuf,
-    /// Input files, without that of the normal sample.
-    pub(super) reads: Vec<PathBuf>,
-    pub(super) normal: Option<PathBuf>,
-    /// Value of `--caller`.
-    pub(super) caller: String,
-    pub(super) caller_args: String,
-    pub(super) budget: CallerBudget,
-    /// Directory for scratch files on workers that were started without a scratch directory of their own.
-    pub(super) scratch: PathBuf,
-    /// The godwit program, which decodes CRAM in a process of its own.
-    #[serde(rename = "program")]
-    pub(super) godwit_program: PathBuf,
-}
-
-/// A region that the head assigns to a worker.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RegionTask {
-    pub(super) region: CallingRegion,
-    pub(super) ploidy: Option<u8>,
-}
-
-impl RegionTask {
-    fn from_json(job: Value, genome: &Genome) -> Result<PlannedRegion, PipelineError> {
-        let Self { region, ploidy } =
-            serde_json::from_value(job).map_err(|error| malformed_command(error.to_string()))?;
-        let known =
-            |spans: &[Interval]| !spans.is_empty() && spans.iter().all(|span| genome.contig(span.contig).is_some());
-        match known(&region.targets) && known(&region.padded_targets) {
-            true => Ok(PlannedRegion::new(region, genome, ploidy, 0.0)),
-            false => Err(malformed_command("a region is on an unknown contig".into())),
-        }
+/// Returns the region of a command with the contigs of `genome`.
+fn planned_region(region: CallingRegion, ploidy: Option<u8>, genome: &Genome) -> Result<PlannedRegion, PipelineError> {
+    let known = |spans: &[Interval]| !spans.is_empty() && spans.iter().all(|span| genome.contig(span.contig).is_some());
+    match known(&region.targets) && known(&region.padded_targets) {
+        true => Ok(PlannedRegion::new(region, genome, ploidy, 0.0)),
+        false => Err(PipelineError::malformed_command("a region is on an unknown contig")),
     }
 }
 
@@ -83,14 +50,16 @@ fn alphanumeric_host_name() -> String {
     host_name().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
+/// The endpoint of a worker that calls variants.
+type WorkerEndpoint<'n> = godwit_cluster::WorkerEndpoint<'n, CallMessages>;
+
 /// The state that the threads of a worker share.
 struct CallWorker<'n> {
-    connection: &'n WorkerEndpoint,
-    id: WorkerId,
+    connection: WorkerEndpoint<'n>,
     region_caller: RegionCaller<'n>,
     scratch: &'n Path,
     /// Item numbers of the regions that another worker finished first.
-    cancelled_items: Mutex<BTreeSet<u64>>,
+    cancelled_items: Mutex<BTreeSet<ItemId>>,
     is_finished: AtomicBool,
     cancelled: &'n AtomicBool,
 }
@@ -99,9 +68,8 @@ struct CallWorker<'n> {
 ///
 /// # Errors
 /// [`PipelineError`] if this worker fails; the job continues without it.
-pub(crate) fn run_call_worker(
-    connection: &WorkerEndpoint,
-    id: WorkerId,
+pub fn run_call_worker<T>(
+    session: &WorkerSession<T>,
     work: &CallTask,
     options: &WorkerOptions,
     cancelled: &AtomicBool,
@@ -113,10 +81,9 @@ pub(crate) fn run_call_worker(
     let reference = ScannedReference::scan(&work.reference)?;
     let mut fingerprint = fingerprint::worker_fingerprint(&*caller, &reference);
     fingerprint.extend(fingerprint::reads_fingerprint(&reads)?);
-    let fingerprint = serde_json::to_value(fingerprint);
-    let fingerprint = fingerprint.map_err(|error| PipelineError::Options { problem: error.to_string() })?;
     let scratch = create_scratch_directory(work, options.temp.as_deref())?;
-    connection.send_event(WorkerEvent::ReadyToCall { callers: workers.count, job_identity: fingerprint })?;
+    let connection = session.endpoint::<CallMessages>();
+    connection.send_event(CallEvent::Ready { callers: workers.count, fingerprint })?;
     let paths = reads.paths();
     let region_caller = RegionCaller {
         caller: &*caller,
@@ -129,22 +96,31 @@ pub(crate) fn run_call_worker(
     };
     let (cancelled_items, is_finished) = Default::default();
     let node =
-        CallWorker { connection, id, region_caller, scratch: scratch.path(), cancelled_items, is_finished, cancelled };
+        CallWorker { connection, region_caller, scratch: scratch.path(), cancelled_items, is_finished, cancelled };
     node.run(workers.count)
 }
 
 impl CallWorker<'_> {
     fn run(&self, workers: usize) -> Result<(), PipelineError> {
-        let (sender, inputs) = mpsc::channel();
+        let (sender, inputs) = WorkerInputs::new();
         let (to_workers, tasks) = mpsc::channel();
         let tasks = Mutex::new(tasks);
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 let (sender, tasks) = (sender.clone(), &tasks);
-                scope.spawn(move || run_reporting_failure(&sender, || self.call_assigned_regions(tasks)));
+                scope.spawn(move || sender.run(|| self.call_assigned_regions(tasks)));
             }
-            scope.spawn(move || forward_commands(self.connection, &sender));
-            let led = self.process_commands(&inputs, &to_workers);
+            scope.spawn(move || sender.forward_commands(self.connection));
+            let led = inputs.process_commands(self.cancelled, |command| {
+                match command {
+                    CallCommand::CallRegion { item, region, ploidy } => {
+                        // Sending fails only if the calling threads have ended; their error is then the next input.
+                        let _ = to_workers.send((item, planned_region(*region, ploidy, self.region_caller.genome)?));
+                    }
+                    CallCommand::CancelRegion { item } => drop(self.lock_cancelled_items().insert(item)),
+                }
+                Ok(())
+            });
             self.is_finished.store(true, Ordering::Relaxed);
             drop(to_workers);
             self.connection.stop_waiting_for_commands();
@@ -152,55 +128,30 @@ impl CallWorker<'_> {
         })
     }
 
-    /// Executes the commands of the head until [`Command::Finish`].
-    fn process_commands(
-        &self,
-        inputs: &Receiver<WorkerInput>,
-        to_workers: &Sender<(u64, PlannedRegion)>,
-    ) -> Result<(), PipelineError> {
-        loop {
-            let order = match receive_input(inputs, self.cancelled)? {
-                WorkerInput::Failed(error) => return Err(error),
-                WorkerInput::Command(order) => order?,
-            };
-            match order {
-                Command::Finish => return Ok(()),
-                Command::RejectWorker { reason } => return Err(ExchangeError::WorkerRejected { reason }.into()),
-                Command::CallRegion { item, job } => {
-                    // Sending fails only if the calling threads have ended; their error is then the next input.
-                    let _ = to_workers.send((item, RegionTask::from_json(job, self.region_caller.genome)?));
-                }
-                Command::CancelRegion { item } => drop(self.lock_cancelled_items().insert(item)),
-                other => return Err(unexpected_command(&other)),
-            }
-        }
-    }
-
     /// Requests regions from the head and calls them, one after the other.
-    fn call_assigned_regions(&self, tasks: &Mutex<Receiver<(u64, PlannedRegion)>>) -> Result<(), PipelineError> {
+    fn call_assigned_regions(&self, tasks: &Mutex<Receiver<(ItemId, PlannedRegion)>>) -> Result<(), PipelineError> {
         loop {
-            self.connection.send_event(WorkerEvent::WorkRequested)?;
+            self.connection.send_event(CallEvent::WorkRequested)?;
             let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((item, region)) = task else { return Ok(()) };
             let ends = || self.is_finished.load(Ordering::Relaxed) || self.cancelled.load(Ordering::Relaxed);
             let stop = || ends() || self.lock_cancelled_items().contains(&item);
-            match self.region_caller.call_once(&region, &self.scratch.join(item.to_string()), &stop) {
+            match self.region_caller.call_once(&region, &self.scratch.join(item.0.to_string()), &stop) {
                 Ok(RegionCalls { header, lines, records, seconds }) => {
                     let pieces = [header, lines].map(Buffer::from_vec).to_vec();
-                    self.connection.upload(self.id, WorkerUpload::CalledRegion { item, records, seconds }, pieces)?;
+                    self.connection.upload(CalledRegion { item, records, seconds }, pieces)?;
                 }
                 Err(_) if ends() => return Ok(()),
                 Err(_) if stop() => {}
                 Err(PipelineError::Engine(error)) if is_item_failure(&error) => {
-                    self.connection
-                        .send_event(WorkerEvent::CallFailed { item, message: message_with_causes(&error) })?;
+                    self.connection.send_event(CallEvent::CallFailed { item, message: message_with_causes(&error) })?;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn lock_cancelled_items(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {
+    fn lock_cancelled_items(&self) -> std::sync::MutexGuard<'_, BTreeSet<ItemId>> {
         self.cancelled_items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

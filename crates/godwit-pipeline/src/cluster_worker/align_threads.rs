@@ -5,17 +5,15 @@ use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender};
 
 use arrow_array::RecordBatch;
-use arrow_buffer::Buffer;
+use godwit_cluster::DownloadReader;
 use godwit_engines::aligner::{AlignedBlock, BlockHeader, BlockReader, BlockWriter};
-use godwit_exchange::{DownloadTicket, Downloading, WorkerEvent, WorkerUpload};
 use godwit_kernels::markdup::BlockDetails;
 use godwit_model::BlockId;
 
+use super::WorkerContext;
 use super::block_aligner::AlignerFeed;
-use super::{WorkerContext, to_buffer};
-use crate::align_messages::AlignTask;
+use crate::align_messages::{AlignEvent, AlignTask, AlignTicket, AlignUpload, AlignedBlockInfo, BlockUpload};
 use crate::aligner_threads::records_and_keys;
-use crate::cluster::malformed_command;
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::runs::SortedBlock;
@@ -32,17 +30,17 @@ pub(super) enum PackInput {
 pub(super) struct BlockReads<'n> {
     header: BlockHeader,
     first_batch: Option<RecordBatch>,
-    remaining_batches: Downloading<'n>,
+    remaining_batches: DownloadReader<'n>,
 }
 
 impl<'n> BlockReads<'n> {
     fn open(shared: &WorkerContext<'n>, block: BlockId) -> Result<Self, PipelineError> {
-        let mut remaining_batches = shared.connection.download_from_head(&DownloadTicket::Reads { block })?;
+        let mut remaining_batches = shared.connection.download_from_head(&AlignTicket::Reads { block })?;
         let first_batch = remaining_batches.next_batch()?.map(|(batch, _)| batch);
         let schema = remaining_batches.schema().filter(|_| first_batch.is_some());
-        let schema = schema.ok_or_else(|| malformed_command(format!("block {block:?} has no reads")))?;
-        let header =
-            BlockHeader::from_metadata(schema.metadata()).map_err(|error| malformed_command(error.to_string()))?;
+        let schema = schema.ok_or_else(|| PipelineError::malformed_command(format!("block {block:?} has no reads")))?;
+        let header = BlockHeader::from_metadata(schema.metadata())
+            .map_err(|error| PipelineError::malformed_command(error.to_string()))?;
         Ok(Self { header, first_batch, remaining_batches })
     }
 
@@ -72,7 +70,7 @@ pub(super) fn feed_aligner(
     orders: &Receiver<(BlockId, bool)>,
 ) -> Result<(), PipelineError> {
     loop {
-        shared.connection.send_event(WorkerEvent::WorkRequested)?;
+        shared.connection.send_event(AlignEvent::WorkRequested)?;
         let Ok((block, cuts)) = orders.recv() else { return Ok(()) };
         if cuts {
             shared.set_planning_block(block);
@@ -111,7 +109,7 @@ pub(super) fn pack_blocks(
             held_back.drain(..).try_for_each(|block| block.store_and_upload(shared))?;
         } else if let Some(first) = held_back.last().filter(|block| shared.is_planning_block(block.block.id)) {
             let plan = first.sorted.plan(job.partitions);
-            shared.connection.send_event(WorkerEvent::GenomePartitioned { starts: plan.starts().to_vec() })?;
+            shared.connection.send_event(AlignEvent::GenomePartitioned { starts: plan.starts().to_vec() })?;
         }
     }
     Ok(())
@@ -138,10 +136,8 @@ impl SortedAlignedBlock {
         let content = shared.reads_checksums.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.block.id);
         shared.checkpoint_slices(self.block.id, &content.unwrap_or_default(), store.all_shards())?;
         let AlignedBlock { id, reads, records, pairs, ends, counts, .. } = self.block;
-        let upload = WorkerUpload::AlignedBlock { block: id, reads, records, counts };
-        let templates = Buffer::from_vec(self.details.templates.to_bytes());
-        let barcodes = to_buffer(&self.details.barcodes);
-        let pieces = vec![to_buffer(&pairs), to_buffer(&ends), to_buffer(&table.0), templates, barcodes];
-        Ok(shared.connection.upload(shared.id, upload, pieces)?)
+        let info = AlignedBlockInfo { block: id, reads, records, counts };
+        let results = BlockUpload { pairs, ends, table, details: self.details };
+        Ok(shared.connection.upload(AlignUpload::AlignedBlock(info), results.to_pieces())?)
     }
 }

@@ -20,7 +20,6 @@ use super::align_threads::{BlockReads, PackInput, collect_aligned};
 use crate::align_messages::AlignTask;
 use crate::aligner_selection::{AlignerLocation, AlignerSelection, SelectedAligner};
 use crate::aligner_threads::root_cause;
-use crate::cluster::malformed_command;
 use crate::error::PipelineError;
 
 /// An aligner whose version and contigs are known.
@@ -95,7 +94,9 @@ impl BlockAligner {
                 let each = PerBlockAligner { program, hello, task: Box::new(work.clone()), threads, current_process };
                 Ok(Self::PerBlock(each))
             }
-            AlignerChoice::Template(_) => Err(malformed_command(format!("{} does not support blocks", work.aligner))),
+            AlignerChoice::Template(_) => {
+                Err(PipelineError::malformed_command(format!("{} does not support blocks", work.aligner)))
+            }
         }
     }
 
@@ -176,7 +177,7 @@ impl PerBlockAligner {
 
     fn start_process(&self, header: &BlockHeader) -> Result<(BlockWriter, BlockReader), PipelineError> {
         let lane = self.task.lanes.get(usize::from(header.id.lane));
-        let lane = lane.ok_or_else(|| malformed_command(format!("unknown lane {}", header.id.lane)))?;
+        let lane = lane.ok_or_else(|| PipelineError::malformed_command(format!("unknown lane {}", header.id.lane)))?;
         let values = LaneValues {
             reference: &self.task.reference,
             threads: self.threads,

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_exchange::ShardId;
+use godwit_exchange::{PerFile, ShardId};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, SortKey};
 use serde::{Deserialize, Serialize};
@@ -384,9 +384,8 @@ impl WorkerCheckpoints {
 
     /// Writes a journal line with the location of a part that is in the spill file.
     pub(super) fn record_part(&self, made_of: &str, part: usize, made: &CompressedPart) -> io::Result<()> {
-        let ([Some(PartLocation::Spill(pieces)), None], Some(checksum)) = (&made.locations, &made.checksum) else {
-            return Ok(());
-        };
+        let PerFile { bam: Some(PartLocation::Spill(pieces)), cram: None } = &made.locations else { return Ok(()) };
+        let Some(checksum) = &made.checksum else { return Ok(()) };
         let report_offset = self.spill.append(&made.report)?;
         self.journal.append_unsynced(&WorkerJournalEntry::Part(PartCheckpoint {
             input_checksum: made_of.to_owned(),
@@ -411,8 +410,9 @@ impl WorkerCheckpoints {
             return Ok(None);
         }
         let bytes = kept.byte_ranges.iter().map(|(_, bytes)| bytes).sum();
-        let locations = [Some(PartLocation::Spill(kept.byte_ranges)), None];
-        Ok(Some(CompressedPart { locations, bytes: [bytes, 0], checksum: Some(kept.checksum), report }))
+        let locations = PerFile { bam: Some(PartLocation::Spill(kept.byte_ranges)), cram: None };
+        let bytes = PerFile { bam: bytes, cram: 0 };
+        Ok(Some(CompressedPart { locations, bytes, checksum: Some(kept.checksum), report }))
     }
 
     /// Removes these checkpoints, and those of lost workers of the job on this host, because the job does not need them

@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
-use godwit_exchange::{DownloadBatches, DownloadSource, DownloadTicket, ShardId, bytes_batch};
+use godwit_cluster::{DownloadBatches, DownloadSource, bytes_batch};
+use godwit_exchange::ShardId;
 use godwit_kernels::sort::Spill;
 use godwit_model::BlockId;
 use serde::{Deserialize, Serialize};
 
+use crate::align_messages::AlignTicket;
 use crate::runs::SliceStore;
 
 /// Maximum size of a batch with bytes of a slice, bytes.
@@ -37,8 +39,10 @@ impl SliceSource {
 }
 
 impl DownloadSource for SliceSource {
-    fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches> {
-        let (DownloadTicket::Slices { block, shards }, Some(store)) = (ticket, self.0.get()) else {
+    type Ticket = AlignTicket;
+
+    fn open(&self, ticket: &AlignTicket) -> io::Result<DownloadBatches> {
+        let (AlignTicket::Slices { block, shards }, Some(store)) = (ticket, self.0.get()) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "a worker serves only slices, and only after it has received the partitions",

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_buffer::Buffer;
 use bytemuck::{AnyBitPattern, NoUninit};
+use godwit_cluster::bytes_batch;
 use godwit_engines::aligner::AlignerInfo;
-use godwit_exchange::{BytesPerFile, DownloadTicket, WorkerUpload, bytes_batch};
+use godwit_exchange::PerFile;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{DuplicateMarks, DuplicateSet, DuplicateSets, RecordSet, SetMember};
 use godwit_model::BlockId;
 
-use super::{WorkerContext, to_buffer};
-use crate::align_messages::{VerdictHeader, WriteTask};
-use crate::cluster::malformed_command;
+use super::WorkerContext;
+use crate::align_messages::{AlignTicket, AlignUpload, VerdictHeader, WriteTask, edges_to_pieces, to_buffer};
 use crate::error::PipelineError;
 use crate::marking::DuplicatePolicy;
 use crate::read_groups::ReadGroups;
@@ -32,7 +32,7 @@ pub(super) enum PartTask {
     /// Build a part of the output.
     Build(usize),
     /// Copy a part that was built before into the output files.
-    CopyToFiles(usize, BytesPerFile),
+    CopyToFiles(usize, PerFile<u64>),
 }
 
 /// State that the writing threads share.
@@ -51,7 +51,7 @@ struct WorkerPartBuilder<'s> {
     /// Checksum of the inputs and options of all parts, for checkpoints of parts. `None` if there are outputs other
     /// than the BAM; then parts have no checkpoints.
     input_checksum: Option<String>,
-    built_parts: Mutex<HashMap<usize, (PartLocations, BytesPerFile)>>,
+    built_parts: Mutex<HashMap<usize, (PartLocations, PerFile<u64>)>>,
 }
 
 impl WorkerPartBuilder<'_> {
@@ -84,10 +84,11 @@ pub(super) fn prepare_writing<'s>(
 ) -> Result<(), PipelineError> {
     let Some(store) = shared.slice_store.get() else { return Ok(()) };
     let mut made_of = blake3::Hasher::new();
-    made_of.update(&serde_json::to_vec(&job).map_err(|error| malformed_command(error.to_string()))?);
+    made_of.update(&serde_json::to_vec(&job).map_err(|error| PipelineError::malformed_command(error.to_string()))?);
     let is_bam_alone = job.output_paths == OutputPaths { bam: job.output_paths.bam.clone(), ..OutputPaths::default() };
-    let header = Header::parse(job.header.as_bytes()).map_err(|error| malformed_command(error.to_string()))?;
-    let read_groups = header.read_groups().map_err(|error| malformed_command(error.to_string()))?;
+    let header =
+        Header::parse(job.header.as_bytes()).map_err(|error| PipelineError::malformed_command(error.to_string()))?;
+    let read_groups = header.read_groups().map_err(|error| PipelineError::malformed_command(error.to_string()))?;
     let options = PartBuilderOptions {
         read_groups: ReadGroups::new(&read_groups)?,
         genome: hello.genome.clone(),
@@ -120,7 +121,7 @@ fn download_marking(
     if writing.duplicates == DuplicatePolicy::None {
         return Ok(None);
     }
-    let verdicts = download_verdicts(shared, &DownloadTicket::Duplicates)?;
+    let verdicts = download_verdicts(shared, &AlignTicket::Duplicates)?;
     verdicts.hash_into(hasher);
     let DownloadedVerdicts { duplicates, optical, members, sets, .. } = verdicts;
     let tells_optical = writing.marking.separates_optical(writing.duplicates);
@@ -160,11 +161,12 @@ fn hash_blocks<T: NoUninit>(blocks: &HashMap<BlockId, Vec<T>>, hasher: &mut blak
     hasher.update(b"|");
 }
 
-fn download_verdicts(shared: &WorkerContext, ticket: &DownloadTicket) -> Result<DownloadedVerdicts, PipelineError> {
+fn download_verdicts(shared: &WorkerContext, ticket: &AlignTicket) -> Result<DownloadedVerdicts, PipelineError> {
     let mut incoming = shared.connection.download_from_head(ticket)?;
     let mut verdicts = DownloadedVerdicts::default();
     while let Some((batch, header)) = incoming.next_batch()? {
-        let header = serde_json::from_slice(&header).map_err(|error| malformed_command(error.to_string()))?;
+        let header =
+            serde_json::from_slice(&header).map_err(|error| PipelineError::malformed_command(error.to_string()))?;
         let bytes = bytes_batch::batch_as_bytes(&batch);
         match header {
             VerdictHeader::Representatives(block) => {
@@ -191,14 +193,14 @@ fn rank_part(
     split: &SplitPartition,
 ) -> Result<RankedPart, PipelineError> {
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("ranks were requested before the partitions".into()));
+        return Err(PipelineError::malformed_command("ranks were requested before the partitions"));
     };
     let wanted = {
         let mut wanted = writing.representatives.lock().unwrap_or_else(PoisonError::into_inner);
         match &*wanted {
             Some(wanted) => wanted.clone(),
             None => {
-                let representatives = download_verdicts(shared, &DownloadTicket::Representatives)?.representatives;
+                let representatives = download_verdicts(shared, &AlignTicket::Representatives)?.representatives;
                 wanted.insert(Arc::new(RecordSet::from_blocks(representatives))).clone()
             }
         }
@@ -218,36 +220,42 @@ pub(super) fn run_write_thread(
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return Ok(()) };
         let maker = || {
-            writing.builder.get().ok_or_else(|| malformed_command("parts were requested before the duplicates".into()))
+            writing
+                .builder
+                .get()
+                .ok_or_else(|| PipelineError::malformed_command("parts were requested before the duplicates"))
         };
         let (upload, pieces) = match task {
             PartTask::Rank(part, split) => {
                 let RankedPart { ranked_records, records } = rank_part(shared, writing, &split)?;
                 let found: Vec<[u64; 2]> =
                     ranked_records.into_iter().map(|(record, place)| [record.0, place]).collect();
-                (WorkerUpload::RankedPart { part, records }, vec![to_buffer(&found)])
+                (AlignUpload::RankedPart { part, records }, vec![to_buffer(&found)])
             }
             PartTask::Build(part) => {
                 let maker = maker()?;
-                let split = maker.parts.get(part).ok_or_else(|| malformed_command(format!("unknown part {part}")))?;
+                let split = maker
+                    .parts
+                    .get(part)
+                    .ok_or_else(|| PipelineError::malformed_command(format!("unknown part {part}")))?;
                 let (made, from_checkpoint) = maker.build_or_restore(shared, part, split)?;
                 let places = (made.locations, made.bytes);
                 maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);
                 (
-                    WorkerUpload::WrittenPart { part, bytes: made.bytes, from_checkpoint },
+                    AlignUpload::WrittenPart { part, bytes: made.bytes, from_checkpoint },
                     vec![Buffer::from_vec(made.report)],
                 )
             }
             PartTask::CopyToFiles(part, offset) => {
                 let maker = maker()?;
                 let made = maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
-                let (places, bytes) =
-                    made.ok_or_else(|| malformed_command(format!("part {part} was not built by this worker")))?;
+                let (places, bytes) = made.ok_or_else(|| {
+                    PipelineError::malformed_command(format!("part {part} was not built by this worker"))
+                })?;
                 let edges = maker.builder.write_part_to_files(&places, offset)?;
-                let pieces = edges.into_iter().flat_map(|edges| [edges.first, edges.last]);
-                (WorkerUpload::PlacedPart { part, offset, bytes }, pieces.map(Buffer::from_vec).collect())
+                (AlignUpload::PlacedPart { part, offset, bytes }, edges_to_pieces(edges))
             }
         };
-        shared.connection.upload(shared.id, upload, pieces)?;
+        shared.connection.upload(upload, pieces)?;
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use godwit_cram as cram;
-use godwit_exchange::{BytesPerFile, MAX_FILES};
+use godwit_exchange::PerFile;
 use godwit_formats::columnar::AlignmentLayout;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::DuplicateMarks;
@@ -76,7 +76,7 @@ pub(crate) struct PartBuilder<'s> {
     step_job: Option<PythonStepJob>,
     outputs: PartitionedOutputs<'s>,
     /// The open BAM and CRAM files, which contain the parts of all workers.
-    files: [Option<File>; MAX_FILES],
+    files: PerFile<Option<File>>,
     /// Path of the first output, for error messages.
     path: PathBuf,
 }
@@ -86,7 +86,7 @@ pub(crate) struct CompressedPart {
     /// Location of the part in the spill file, for BAM and CRAM.
     pub(crate) locations: PartLocations,
     /// Size of the part in each file, bytes.
-    pub(crate) bytes: BytesPerFile,
+    pub(crate) bytes: PerFile<u64>,
     /// BLAKE3 of the part in the BAM, hexadecimal; `None` if no BAM is written.
     pub(crate) checksum: Option<String>,
     /// The report for the [`OutputAssembler`], as JSON.
@@ -94,7 +94,7 @@ pub(crate) struct CompressedPart {
 }
 
 /// Locations of a part in the spill file, for BAM and CRAM.
-pub(crate) type PartLocations = [Option<PartLocation>; MAX_FILES];
+pub(crate) type PartLocations = PerFile<Option<PartLocation>>;
 
 /// The report of a worker about a part.
 #[derive(Serialize, Deserialize)]
@@ -125,7 +125,7 @@ impl<'s> PartBuilder<'s> {
         let path = [&bam, &cram, &parquet, &arrow].into_iter().flatten().next().cloned().unwrap_or_default();
         let open =
             |path: &PathBuf| OpenOptions::new().write(true).open(path).map_err(PipelineError::file("write", path));
-        let files = [bam.as_ref().map(open).transpose()?, cram.as_ref().map(open).transpose()?];
+        let files = PerFile { bam: bam.as_ref().map(open).transpose()?, cram: cram.as_ref().map(open).transpose()? };
         let columns = (parquet.is_some() || arrow.is_some()).then(|| AlignmentLayout::new(&header));
         let encoder = cram.map(|_| {
             cram::Reference::open(&reference, &scratch)
@@ -148,7 +148,7 @@ impl<'s> PartBuilder<'s> {
         let step_job = step.transpose()?;
         let outputs = PartitionedOutputs {
             job_directory: None,
-            bam: files[0].is_some().then(|| PartitionedFile::detached(store.spill())),
+            bam: files.bam.is_some().then(|| PartitionedFile::detached(store.spill())),
             cram: encoder.map(|encoder| (PartitionedFile::detached(store.spill()), encoder)),
             columns: columns.transpose().map_err(PipelineError::Columns)?,
             parquet: parquet.map(ColumnFiles::Shared),
@@ -188,12 +188,11 @@ impl<'s> PartBuilder<'s> {
         let qc = qc.as_mut().map(QcThread::take_part);
         // The part writers are in the order of the files: BAM, CRAM.
         let mut parts = parts.into_iter();
-        let (mut locations, mut bytes) = (PartLocations::default(), BytesPerFile::default());
-        for file in (0..MAX_FILES).filter(|file| self.files[*file].is_some()) {
-            let place = parts.next().map(|mut part| part.flush_for_checkpoint()).transpose()?;
-            bytes[file] = place.as_ref().map_or(0, PartLocation::bytes);
-            locations[file] = place;
-        }
+        let locations = self.files.as_ref().try_map(|file| match file {
+            Some(_) => parts.next().map(|mut part| part.flush_for_checkpoint()).transpose(),
+            None => Ok::<_, io::Error>(None),
+        })?;
+        let bytes = locations.as_ref().map(|location| location.as_ref().map_or(0, PartLocation::bytes));
         let checksum = summary.sink_reports.bam.as_ref().map(|bam| bam.checksum.clone());
         Ok(CompressedPart { locations, bytes, checksum, report: serde_json::to_vec(&PartReport { summary, qc })? })
     }
@@ -206,16 +205,14 @@ impl<'s> PartBuilder<'s> {
     pub(crate) fn write_part_to_files(
         &self,
         places: &PartLocations,
-        offset: BytesPerFile,
-    ) -> Result<[PartEdges; MAX_FILES], PipelineError> {
-        let mut edges = <[PartEdges; MAX_FILES]>::default();
-        for (at, (file, place)) in self.files.iter().zip(places).enumerate() {
-            let (Some(file), Some(place)) = (file, place) else { continue };
-            let copied = copy_part(self.store.spill(), place, file, offset[at]);
+        offset: PerFile<u64>,
+    ) -> Result<PerFile<PartEdges>, PipelineError> {
+        self.files.as_ref().zip(places.as_ref()).zip(offset).try_map(|((file, place), offset)| {
+            let (Some(file), Some(place)) = (file, place) else { return Ok(PartEdges::default()) };
+            let copied = copy_part(self.store.spill(), place, file, offset);
             let durable = copied.and_then(|edges| file.sync_data().map(|()| edges));
-            edges[at] = durable.map_err(|error| writing_error(error, &self.path))?;
-        }
-        Ok(edges)
+            durable.map_err(|error| writing_error(error, &self.path))
+        })
     }
 }
 
@@ -227,9 +224,9 @@ pub(crate) struct OutputAssembler<'c> {
     /// Report of each part; `None` until it is received.
     reports: Vec<Option<PartReport>>,
     /// Location of each part in the files; `None` until the part is written.
-    extents: Vec<Option<[PartExtent; MAX_FILES]>>,
+    extents: Vec<Option<PerFile<PartExtent>>>,
     /// Size of the header in each file, bytes. The first part starts there.
-    header_bytes: BytesPerFile,
+    header_bytes: PerFile<u64>,
     started_at: Instant,
     stem: PathBuf,
 }
@@ -291,13 +288,14 @@ impl OutputAssembler<'_> {
     pub(crate) fn output_paths(&self) -> io::Result<OutputPaths> {
         let directory = |files: &Option<ColumnFiles>| files.as_ref().map(ColumnFiles::directory_path).transpose();
         let file = |file: &PartitionedFile| std::path::absolute(file.atomic_file().temporary_path());
-        let [bam, cram] = partitioned_files(&self.outputs).map(|partitioned| partitioned.map(file).transpose());
+        let PerFile { bam, cram } =
+            partitioned_files(&self.outputs).try_map(|partitioned| partitioned.map(file).transpose())?;
         let (parquet, arrow) = (directory(&self.outputs.parquet)?, directory(&self.outputs.arrow)?);
-        Ok(OutputPaths { bam: bam?, cram: cram?, parquet, arrow, step_directory: directory(&self.outputs.step_files)? })
+        Ok(OutputPaths { bam, cram, parquet, arrow, step_directory: directory(&self.outputs.step_files)? })
     }
 
     /// Returns the offset of the first part in each file, bytes.
-    pub(crate) fn header_bytes(&self) -> BytesPerFile {
+    pub(crate) fn header_bytes(&self) -> PerFile<u64> {
         self.header_bytes
     }
 
@@ -322,19 +320,19 @@ impl OutputAssembler<'_> {
     pub(crate) fn add_placed_part(
         &mut self,
         at: usize,
-        extents: [PartExtent; MAX_FILES],
-        edges: &[PartEdges; MAX_FILES],
+        extents: PerFile<PartExtent>,
+        edges: PerFile<PartEdges>,
     ) -> Result<(), PipelineError> {
         let failed = |error| writing_error(error, &self.stem);
-        for (file, (extent, edges)) in partitioned_files(&self.outputs).into_iter().zip(extents.iter().zip(edges)) {
-            let Some(file) = file else { continue };
+        partitioned_files(&self.outputs).zip(extents.zip(edges)).try_map(|(file, (extent, edges))| {
+            let Some(file) = file else { return Ok(()) };
             let file = file.atomic_file().file();
             let end = extent.offset.checked_add(extent.bytes);
             let last = end.and_then(|end| end.checked_sub(edges.last.len() as u64));
             let last = last.ok_or_else(|| failed(io::Error::other("a worker placed its part at an invalid offset")))?;
             file.write_all_at(&edges.first, extent.offset).map_err(failed)?;
-            file.write_all_at(&edges.last, last).map_err(failed)?;
-        }
+            file.write_all_at(&edges.last, last).map_err(failed)
+        })?;
         if let Some(place) = self.extents.get_mut(at) {
             *place = Some(extents);
         }
@@ -356,10 +354,11 @@ impl OutputAssembler<'_> {
             let (Some(PartReport { summary, qc }), Some(extents)) = (report, extents) else {
                 return Err(PipelineError::CountMismatch { items: "parts", expected: parts, actual: at as u64 });
             };
-            for (file, extent) in partitioned_files(&self.outputs).into_iter().zip(extents) {
-                let Some(file) = file else { continue };
-                file.add_written_part(at + 1, extent).map_err(|error| writing_error(error, &self.stem))?;
-            }
+            let written = partitioned_files(&self.outputs).zip(extents).try_map(|(file, extent)| match file {
+                Some(file) => file.add_written_part(at + 1, extent),
+                None => Ok(()),
+            });
+            written.map_err(|error| writing_error(error, &self.stem))?;
             if let (Some(job), Some(part)) = (&self.qc, qc) {
                 job.take_part(at, part);
             }
@@ -370,9 +369,9 @@ impl OutputAssembler<'_> {
     }
 }
 
-/// Returns the BAM and the CRAM file, in the order of [`BytesPerFile`].
-fn partitioned_files<'f, 't>(targets: &'f PartitionedOutputs<'t>) -> [Option<&'f PartitionedFile<'t>>; MAX_FILES] {
-    [targets.bam.as_ref(), targets.cram.as_ref().map(|(file, _)| file)]
+/// Returns the BAM and the CRAM file.
+fn partitioned_files<'f, 't>(targets: &'f PartitionedOutputs<'t>) -> PerFile<Option<&'f PartitionedFile<'t>>> {
+    PerFile { bam: targets.bam.as_ref(), cram: targets.cram.as_ref().map(|(file, _)| file) }
 }
 
 /// Removes unfinished files of lost workers from a directory of Parquet or Arrow files.

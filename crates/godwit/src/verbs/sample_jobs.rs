@@ -11,7 +11,6 @@ use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launch
 use godwit_formats::message_with_causes;
 use godwit_pipeline::{JobExit, PipelineError, SampleHosts, SampleJob};
 
-use super::cluster_run::last_error_line;
 use super::cluster_worker::available_cores;
 use super::slurm_job::{slurm_name, slurm_profile};
 use crate::cli::{LauncherName, RunArgs};
@@ -189,7 +188,7 @@ fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
     match how {
         JobOutcome::Succeeded => JobExit::Exited { code: Some(0), message: "it exited without an outcome".to_owned() },
         JobOutcome::Failed { description, exit_code } => {
-            let error_text = last_error_line(&job.spec, 0).unwrap_or_else(|| description.clone());
+            let error_text = job.spec.last_error_line(0).unwrap_or_else(|| description.clone());
             JobExit::Exited { code: *exit_code, message: error_text }
         }
         JobOutcome::Cancelled => gone("was cancelled"),

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use godwit_formats::columnar::TableFormat;
 use godwit_formats::message_with_causes;
-use godwit_pipeline::{PipelineError, search_on_workers};
+use godwit_pipeline::{Event, Observer, PipelineError};
 use godwit_process::TemporaryItem;
 use godwit_search::{
     ErrorKind, LocalBackend, Search, SearchCommand, SearchError, SearchOptions, SearchProgress, SearchScratch,
-    SearchSummary, ToolSearch,
+    SearchSummary, ToolSearch, search_on_workers,
 };
 
 use super::cluster_run::ClusterRunOptions;
@@ -72,7 +72,10 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         }
     };
     let summary = match &spread {
-        Some(spread) => search_on_workers(&options, &query, workers, spread, (&progress, &cancelled), &step)?,
+        Some(spread) => {
+            let warn = |message| progress.event(&Event::Warning { message });
+            search_on_workers(&options, &query, workers, spread, (&warn, &cancelled), &step)?
+        }
         None => {
             let place = LocalBackend::find_engine(&options, query.clone())?;
             Search::open(&options, &query, Box::new(place), &cancelled)?.run(&step)?
@@ -265,10 +268,7 @@ fn write_summary(summary: &SearchSummary, path: &Path) -> Result<(), Failure> {
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
         let error = match error {
-            SearchError::WorkersUnavailable(source) => match source.downcast::<PipelineError>() {
-                Ok(error) => return (*error).into(),
-                Err(source) => SearchError::WorkersUnavailable(source),
-            },
+            SearchError::WorkersUnavailable(error) => return PipelineError::from(*error).into(),
             error => error,
         };
         let exit = match error.kind() {

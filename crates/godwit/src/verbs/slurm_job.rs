@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{MemoryRequest, SlurmLauncher, SlurmProfile};
-use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
+use godwit_fleet::{Allocation, FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 use godwit_pipeline::PipelineError;
 
-use super::cluster_run::{ClusterRunOptions, finished_marker_path, last_error_line};
+use super::cluster_run::ClusterRunOptions;
 use super::cluster_worker::available_cores;
 use crate::cli::ClusterArgs;
 use crate::failure::{Exit, Failure};
@@ -119,7 +119,7 @@ impl SlurmJob {
         let directory = &self.spec.job_directory;
         self.attempt_numbers()
             .filter(|attempt| *attempt >= first)
-            .any(|attempt| finished_marker_path(directory, attempt).exists())
+            .any(|attempt| Allocation::finished_marker_path(directory, attempt).exists())
     }
 
     fn wait(&self, handle: &JobHandle, first: u64, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
@@ -200,7 +200,7 @@ impl SlurmJob {
             JobOutcome::TimeLimit => failed(Exit::Remote, "exceeded its time limit; raise it with --slurm-time"),
             JobOutcome::HostLost => failed(Exit::Remote, "lost its hosts"),
             JobOutcome::Preempted => failed(Exit::Remote, "was preempted"),
-            JobOutcome::Failed { description, exit_code } => match last_error_line(&self.spec, 0) {
+            JobOutcome::Failed { description, exit_code } => match self.spec.last_error_line(0) {
                 Some(message) => Err(Failure::new(Exit::from_code(*exit_code), message)),
                 None => failed(Exit::from_code(*exit_code), &format!("failed: {description}")),
             },

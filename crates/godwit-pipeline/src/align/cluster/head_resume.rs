@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use godwit_exchange::{Command, ShardId, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_cluster::WorkerPoolEvent;
+use godwit_exchange::{ShardId, ShuffleEvent as LedgerEvent, WorkerId};
 use godwit_model::BlockId;
 
 use super::AlignHead;
-use crate::cluster::WorkerPoolEvent;
+use crate::align_messages::AlignCommand;
 use crate::error::PipelineError;
 use crate::observer::Event;
 
@@ -17,26 +18,17 @@ use crate::observer::Event;
 /// again takes hours.
 const WORKER_JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns the number of shards of a command that sets the partitions, and 0 for any other command.
-pub(super) fn shard_count(order: &Command) -> u16 {
-    match order {
-        Command::SetPartitions { shard_count, .. } => *shard_count,
-        _ => 0,
-    }
-}
-
 impl AlignHead<'_> {
     /// Waits until workers report the slices that they hold from an earlier head. Returns the blocks that need not be
     /// read.
     pub(super) fn collect_held_blocks(&mut self) -> Result<BTreeSet<BlockId>, PipelineError> {
-        let Some(Command::SetPartitions { starts, shard_count }) = self.plan_command.clone() else {
-            return Ok(BTreeSet::new());
-        };
+        let Some(plan) = self.genome_plan.clone() else { return Ok(BTreeSet::new()) };
+        let shard_count = plan.shard_count;
         self.wait_for_recall()?;
         // There may be fewer workers than before: those that joined adopt slices that missing workers left in their
         // directories.
         self.recalled_workers.clear();
-        self.worker_pool.broadcast_command(&Command::AdoptSlices { starts, shard_count });
+        self.worker_pool.broadcast_command(&AlignCommand::AdoptSlices(plan));
         self.wait_for_recall()?;
         self.apply_event(LedgerEvent::GenomeSharded { shard_count });
         let blocks = self.job_directory.finished_blocks().map(|block| block.id);

@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
+use godwit_cluster::{DownloadBatches, DownloadSource, bytes_batch};
 use godwit_engines::aligner::BlockHeader;
 use godwit_engines::stream::{StreamReader, StreamWriter};
-use godwit_exchange::{DownloadBatches, DownloadSource, DownloadTicket, bytes_batch};
 use godwit_kernels::markdup::{DuplicateMarks, RecordSet};
 use godwit_model::{BlockId, schema};
 
 use super::super::feed::{BlockSink, reads_differ_error};
-use crate::align_messages::VerdictHeader;
+use crate::align_messages::{AlignTicket, VerdictHeader};
 use crate::error::PipelineError;
 
 /// Size of the write buffer of a scratch file, bytes.
@@ -165,9 +165,11 @@ impl Drop for ReadsSpool {
 }
 
 impl DownloadSource for ReadsSpool {
-    fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches> {
+    type Ticket = AlignTicket;
+
+    fn open(&self, ticket: &AlignTicket) -> io::Result<DownloadBatches> {
         match ticket {
-            DownloadTicket::Reads { block } => {
+            AlignTicket::Reads { block } => {
                 let mut stream =
                     StreamReader::new(BufReader::with_capacity(WRITE_BYTES, File::open(self.path(*block))?));
                 let schema = stream.next_stream().map_err(io::Error::other)?;
@@ -175,14 +177,14 @@ impl DownloadSource for ReadsSpool {
                 let batches = std::iter::from_fn(move || stream.next_batch().map_err(io::Error::other).transpose());
                 Ok(DownloadBatches { schema, batches: Box::new(batches.map(|batch| Ok((batch?, Bytes::new())))) })
             }
-            DownloadTicket::Representatives | DownloadTicket::Duplicates => {
+            AlignTicket::Representatives | AlignTicket::Duplicates => {
                 let batches = match ticket {
-                    DownloadTicket::Representatives => self.representative_batches()?,
+                    AlignTicket::Representatives => self.representative_batches()?,
                     _ => self.verdict_batches()?,
                 };
                 Ok(DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
             }
-            DownloadTicket::Slices { .. } | DownloadTicket::SearchFrame { .. } => {
+            AlignTicket::Slices { .. } => {
                 Err(io::Error::new(io::ErrorKind::NotFound, "the head of an alignment offers only blocks for download"))
             }
         }

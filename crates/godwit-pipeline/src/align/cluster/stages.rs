@@ -9,23 +9,21 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use arrow_buffer::MutableBuffer;
-use godwit_exchange::{
-    BytesPerFile, Command, MAX_FILES, ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerEvent, WorkerId,
-    WorkerUpload,
-};
+use godwit_cluster::WorkerPoolEvent;
+use godwit_exchange::{PerFile, ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerId};
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
 
 use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
 use super::super::{AlignContext, AlignResult, lanes};
-use super::head_resume::shard_count;
 use super::reads_spool::{BlockSelection, FeedEvent, ReadsSpool, SpoolSink};
-use super::{AlignHead, block_label, plan_command};
-use crate::align_messages::{BlockUpload, WriteTask};
-use crate::cluster::{WorkerPoolEvent, to_worker_json};
+use super::{AlignHead, block_label, genome_plan};
+use crate::align_messages::{
+    AlignCommand, AlignEvent, AlignMessages, AlignUpload, AlignedBlockInfo, BlockUpload, WriteTask, edges_from_pieces,
+};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
-use crate::partitioned_file::{PartEdges, PartExtent};
+use crate::partitioned_file::PartExtent;
 use crate::reduce::{
     Collector, MarkedRuns, OutputAssembler, OutputFiles, RankedPart, RemoteBlock, UnpublishedOutputs, file_ranks,
 };
@@ -231,18 +229,18 @@ impl ClusterAlignJob<'_> {
         self.spool.set_verdicts(decided.take_verdicts().unwrap_or_default());
         let decided = &*decided;
         let assembler = decided.start_assembly(header, genome, outputs, opened)?;
-        let job = WriteTask {
+        let task = WriteTask {
             header: String::from_utf8_lossy(&header.text()).into_owned(),
             output_paths: assembler.output_paths().map_err(PipelineError::file("find", &outputs.stem))?,
             writing: decided.writing_options().clone(),
-            reference: head.task.reference.clone(),
-            sample: head.task.sample.clone(),
+            reference: head.reference.clone(),
+            sample: head.sample.clone(),
             parts: decided.parts().to_vec(),
         };
-        let job = to_worker_json(&job)?;
-        let orders = Command::DuplicatesDecided { job };
-        head.worker_pool.broadcast_command(&orders);
-        head.write_command = Some(orders);
+        let command = AlignCommand::DuplicatesDecided(Box::new(task.clone()));
+        head.worker_pool.check_command(&command)?;
+        head.worker_pool.broadcast_command(&command);
+        head.write_task = Some(task);
         let mut writing =
             WriteStage { observer, assembler, placed_parts: 0, resumed_parts: 0, part_count: decided.parts().len() };
         self.run_part_stage(head, &mut writing, shares)?;
@@ -315,7 +313,7 @@ impl ClusterAlignJob<'_> {
                 Some(WorkerPoolEvent::Upload(node, upload, pieces)) => {
                     head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
                     match upload {
-                        WorkerUpload::AlignedBlock { block, .. } => {
+                        AlignUpload::AlignedBlock(AlignedBlockInfo { block, .. }) => {
                             head.apply_event(LedgerEvent::BlockAligned(node, block))
                         }
                         upload => work.take_upload(head, node, upload, &pieces)?,
@@ -335,14 +333,14 @@ trait PartStage {
     fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
 
     /// Commands a worker to copy a part that it has written into the output files, at `offset`.
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: BytesPerFile);
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>);
 
     /// Handles the result that a worker uploaded for a part.
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
         node: WorkerId,
-        upload: WorkerUpload,
+        upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError>;
 }
@@ -404,14 +402,18 @@ impl<'s> AlignStage<'s, '_> {
         }
     }
 
-    fn handle_event(&mut self, head: &mut AlignHead, incoming: WorkerPoolEvent) -> Result<(), PipelineError> {
+    fn handle_event(
+        &mut self,
+        head: &mut AlignHead,
+        incoming: WorkerPoolEvent<AlignMessages>,
+    ) -> Result<(), PipelineError> {
         match incoming {
-            WorkerPoolEvent::Event(_, WorkerEvent::GenomePartitioned { starts }) if self.plan.is_none() => {
+            WorkerPoolEvent::Event(_, AlignEvent::GenomePartitioned { starts }) if self.plan.is_none() => {
                 self.set_plan(head, starts)?
             }
             WorkerPoolEvent::Event(node, report) => head.handle_event(node, report),
-            WorkerPoolEvent::Upload(node, WorkerUpload::AlignedBlock { block, reads, records, counts }, pieces) => {
-                self.collect_block(head, node, (block, reads, records, counts), &pieces)?;
+            WorkerPoolEvent::Upload(node, AlignUpload::AlignedBlock(info), pieces) => {
+                self.collect_block(head, node, info, &pieces)?;
             }
             // The head has not requested parts yet, and `next_event` has already handled workers that were lost.
             WorkerPoolEvent::Upload(..) | WorkerPoolEvent::Lost(_) => {}
@@ -423,10 +425,10 @@ impl<'s> AlignStage<'s, '_> {
         let plan = PartitionPlan::from_starts(starts);
         let plan = plan.ok_or_else(|| PipelineError::Options { problem: "a worker sent invalid partitions".into() })?;
         let Some(over) = self.job.context.job_directory.cluster_run() else { return Ok(()) };
-        let order = plan_command(&plan, over);
-        head.worker_pool.broadcast_command(&order);
-        head.apply_event(LedgerEvent::GenomeSharded { shard_count: shard_count(&order) });
-        head.plan_command = Some(order);
+        let sharded = genome_plan(&plan, over);
+        head.worker_pool.broadcast_command(&AlignCommand::SetPartitions(sharded.clone()));
+        head.apply_event(LedgerEvent::GenomeSharded { shard_count: sharded.shard_count });
+        head.genome_plan = Some(sharded);
         self.plan = Some(plan);
         Ok(())
     }
@@ -435,7 +437,7 @@ impl<'s> AlignStage<'s, '_> {
         &mut self,
         head: &mut AlignHead,
         node: WorkerId,
-        (block, reads, records, counts): (BlockId, u64, u64, DuplicateCounts),
+        AlignedBlockInfo { block, reads, records, counts }: AlignedBlockInfo,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
@@ -445,7 +447,7 @@ impl<'s> AlignStage<'s, '_> {
                 head.worker_pool
                     .protocol_error(node, format!("its message about {} cannot be decoded", block_label(block)))
             };
-            let BlockUpload { pairs, ends, table, details } = BlockUpload::from_bytes(pieces).ok_or_else(malformed)?;
+            let BlockUpload { pairs, ends, table, details } = BlockUpload::from_pieces(pieces).ok_or_else(malformed)?;
             let library =
                 self.job.context.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
             let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
@@ -453,7 +455,7 @@ impl<'s> AlignStage<'s, '_> {
             let signatures = BlockSignatures { pairs, ends, counts: by_library };
             let elsewhere = RemoteBlock { records, signatures, details, table };
             if !self.collector.add_remote_block(block, elsewhere, plan)? {
-                return Err(malformed());
+                return Err(malformed().into());
             }
             self.reads += reads;
             self.last_aligned_at = Instant::now();
@@ -478,39 +480,40 @@ struct WriteStage<'c> {
 
 impl PartStage for WriteStage<'_> {
     fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
-        head.worker_pool.send_command(node, &Command::WritePart { part });
+        head.worker_pool.send_command(node, &AlignCommand::WritePart { part });
         Ok(())
     }
 
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: BytesPerFile) {
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>) {
         let header_bytes = self.assembler.header_bytes();
-        let offset = std::array::from_fn(|file| offset[file] + header_bytes[file]);
-        head.worker_pool.send_command(node, &Command::PlacePart { part, offset });
+        let offset = offset.sum(header_bytes);
+        head.worker_pool.send_command(node, &AlignCommand::PlacePart { part, offset });
     }
 
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
         node: WorkerId,
-        upload: WorkerUpload,
+        upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         match (upload, pieces) {
-            (WorkerUpload::WrittenPart { part, bytes, from_checkpoint }, [report]) => {
+            (AlignUpload::WrittenPart { part, bytes, from_checkpoint }, [report]) => {
                 self.resumed_parts += usize::from(from_checkpoint);
                 self.assembler.add_report(part, report)?;
                 head.apply_event(LedgerEvent::PartWritten(node, part, bytes));
             }
-            (WorkerUpload::PlacedPart { part, offset, bytes }, edges) if edges.len() == 2 * MAX_FILES => {
-                let piece = |at: usize| edges[at].to_vec();
-                let edges = std::array::from_fn(|file| PartEdges { first: piece(2 * file), last: piece(2 * file + 1) });
-                let extents = std::array::from_fn(|file| PartExtent { offset: offset[file], bytes: bytes[file] });
-                self.assembler.add_placed_part(part, extents, &edges)?;
+            (AlignUpload::PlacedPart { part, offset, bytes }, pieces) => {
+                let malformed =
+                    || head.worker_pool.protocol_error(node, format!("part {part} was placed without data"));
+                let edges = edges_from_pieces(pieces).ok_or_else(malformed)?;
+                let extents = offset.zip(bytes).map(|(offset, bytes)| PartExtent { offset, bytes });
+                self.assembler.add_placed_part(part, extents, edges)?;
                 self.placed_parts += 1;
                 self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
                 head.apply_event(LedgerEvent::PartPlaced(node, part));
             }
-            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data"))),
+            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into()),
         }
         Ok(())
     }
@@ -524,12 +527,12 @@ struct RankStage {
 
 impl PartStage for RankStage {
     fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
-        let job = to_worker_json(&self.parts.get(part))?;
-        head.worker_pool.send_command(node, &Command::RankRecords { part, job });
+        let records = Box::new(self.parts[part]);
+        head.worker_pool.send_command(node, &AlignCommand::RankRecords { part, records });
         Ok(())
     }
 
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: BytesPerFile) {
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: PerFile<u64>) {
         // This stage does not write files, so that there is nothing to copy.
         head.apply_event(LedgerEvent::PartPlaced(node, part));
     }
@@ -538,16 +541,16 @@ impl PartStage for RankStage {
         &mut self,
         head: &mut AlignHead,
         node: WorkerId,
-        upload: WorkerUpload,
+        upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
-        let (WorkerUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
-            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")));
+        let (AlignUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
+            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into());
         };
         let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
         let ranked_records = found.map(|[record, place]| (RecordId(record), place)).collect();
         self.ranked_parts.insert(*part, RankedPart { ranked_records, records: *records });
-        head.apply_event(LedgerEvent::PartWritten(node, *part, BytesPerFile::default()));
+        head.apply_event(LedgerEvent::PartWritten(node, *part, PerFile::default()));
         Ok(())
     }
 }

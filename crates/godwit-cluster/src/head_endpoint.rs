@@ -5,24 +5,26 @@
 //! rejected.
 
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::MutableBuffer;
 use bytes::Bytes;
+use godwit_fleet::WorkerId;
 use godwit_flight::{
     Address, ConnectionSecurity, DataPlane, Download, Principal, PutResultStream, Routes, Server, ServerTls, Status,
     TransportOptions, Upload,
 };
+use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::bytes_batch;
 use crate::download_source::{DownloadSource, ReceiverStream, serve_download};
-use crate::error::ExchangeError;
-use crate::shuffle_scheduler::WorkerId;
-use crate::worker_messages::{Command, UploadHeader, WorkerEvent, WorkerUpload};
+use crate::error::ConnectionError;
+use crate::messages::{HeadMessage, JobMessages, NamedTask, UploadHeader, WorkerMessage};
 
 /// Maximum number of events that wait for the head. If the queue is full, the tasks that receive from workers wait.
 const EVENT_QUEUE_LENGTH: usize = 16;
@@ -32,7 +34,7 @@ const COMMAND_QUEUE_LENGTH: usize = 4096;
 const MAX_UPLOAD_BYTES: u64 = 16 << 30;
 
 /// An event that the head receives.
-pub enum HeadEvent {
+pub enum HeadEvent<J: JobMessages> {
     /// A worker asks to join the run.
     WorkerJoined {
         /// Id of the worker in this run.
@@ -42,45 +44,76 @@ pub enum HeadEvent {
         /// Name of the worker in messages for users.
         name: String,
         /// Sender of commands to the worker.
-        commands: CommandSender,
+        commands: CommandSender<J>,
     },
     /// A worker reported an event.
-    Reported(WorkerId, WorkerEvent),
-    /// A worker uploaded data: the kind of upload, and the data as one or more byte buffers.
-    Uploaded(WorkerId, WorkerUpload, Vec<MutableBuffer>),
+    Reported(WorkerId, J::Event),
+    /// A worker reported that it has failed and exits.
+    WorkerFailed {
+        /// The worker.
+        worker: WorkerId,
+        /// Error message of the worker.
+        message: String,
+        /// Exit code of godwit for the failure, if every other worker would fail in the same way.
+        fatal_exit_code: Option<i32>,
+    },
+    /// A worker uploaded data: the description, and the data as one or more byte buffers.
+    Uploaded(WorkerId, J::Upload, Vec<MutableBuffer>),
     /// A worker is lost. The text is the reason.
     WorkerLost(WorkerId, String),
 }
 
 /// A sender of commands to one worker.
-pub struct CommandSender(mpsc::Sender<Result<Bytes, Status>>);
+pub struct CommandSender<J> {
+    messages: mpsc::Sender<Result<Bytes, Status>>,
+    job: PhantomData<fn(J)>,
+}
 
-impl CommandSender {
-    /// Queues a command for the worker. Returns false if the worker is disconnected or its queue is full.
-    pub fn send(&self, order: &Command) -> bool {
-        let text = serde_json::to_vec(order).expect("orders are plain data");
-        self.0.try_send(Ok(text.into())).is_ok()
+impl<J: JobMessages> CommandSender<J> {
+    /// Queues a command for the worker. Returns false if the worker is disconnected or its queue is full, or if the
+    /// command contains a path that is not UTF-8.
+    pub fn send(&self, command: &J::Command) -> bool {
+        self.send_message(&HeadMessage::<(), _>::Command { command })
+    }
+
+    /// Accepts the worker and sends it the task, in the same way as [`Self::send`].
+    pub fn accept(&self, worker: WorkerId, task: &J::Task) -> bool {
+        self.send_message(&HeadMessage::<_, ()>::AcceptWorker { worker, task: NamedTask { job_name: J::NAME, task } })
+    }
+
+    /// Rejects the worker.
+    pub fn reject(&self, reason: String) {
+        self.send_message(&HeadMessage::<(), ()>::RejectWorker { reason });
+    }
+
+    /// Notifies the worker that the run has finished.
+    pub fn finish(&self) {
+        self.send_message(&HeadMessage::<(), ()>::Finish);
+    }
+
+    fn send_message(&self, message: &impl Serialize) -> bool {
+        serde_json::to_vec(message).is_ok_and(|text| self.messages.try_send(Ok(text.into())).is_ok())
     }
 }
 
 /// The network endpoint of a head: a Flight server for workers, and the queue of their events.
-pub struct HeadEndpoint {
+pub struct HeadEndpoint<J: JobMessages> {
     address: SocketAddr,
-    events: mpsc::Receiver<HeadEvent>,
+    events: mpsc::Receiver<HeadEvent<J>>,
     runtime: Runtime,
 }
 
-impl HeadEndpoint {
+impl<J: JobMessages> HeadEndpoint<J> {
     /// Starts the server at an address. Port 0 selects any free port.
     ///
     /// # Errors
-    /// [`ExchangeError::StartNetwork`] if threads cannot be started; [`ExchangeError::Flight`] if the address cannot be
+    /// [`ConnectionError::StartNetwork`] if threads cannot be started; [`ConnectionError::Flight`] if the address cannot be
     /// bound.
     pub fn listen(
         address: SocketAddr,
         access: ConnectionSecurity<ServerTls>,
-        source: Arc<impl DownloadSource>,
-    ) -> Result<Self, ExchangeError> {
+        source: Arc<impl DownloadSource<Ticket = J::Ticket>>,
+    ) -> Result<Self, ConnectionError> {
         let runtime = start_runtime()?;
         let (sender, events) = mpsc::channel(EVENT_QUEUE_LENGTH);
         let plane = HeadService {
@@ -103,7 +136,7 @@ impl HeadEndpoint {
     }
 
     /// Returns the next event, or `None` if no event is received within `wait`.
-    pub fn next_event(&mut self, wait: std::time::Duration) -> Option<HeadEvent> {
+    pub fn next_event(&mut self, wait: std::time::Duration) -> Option<HeadEvent<J>> {
         let inbox = &mut self.events;
         self.runtime.block_on(async { tokio::time::timeout(wait, inbox.recv()).await.ok().flatten() })
     }
@@ -115,20 +148,20 @@ impl HeadEndpoint {
 }
 
 /// Starts the threads that serve the network. Two threads are enough, because they mostly wait.
-pub(crate) fn start_runtime() -> Result<Runtime, ExchangeError> {
+pub(crate) fn start_runtime() -> Result<Runtime, ConnectionError> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).thread_name("exchange").enable_all().build().map_err(ExchangeError::StartNetwork)
+    builder.worker_threads(2).thread_name("exchange").enable_all().build().map_err(ConnectionError::StartNetwork)
 }
 
-struct HeadService<S> {
+struct HeadService<S, J: JobMessages> {
     source: Arc<S>,
-    events: mpsc::Sender<HeadEvent>,
+    events: mpsc::Sender<HeadEvent<J>>,
     next_worker_id: AtomicU32,
     /// Ids of the workers that are connected now.
     connected_workers: Arc<Mutex<BTreeSet<WorkerId>>>,
 }
 
-impl<S: DownloadSource> DataPlane for HeadService<S> {
+impl<S: DownloadSource, J: JobMessages> DataPlane for HeadService<S, J> {
     async fn download(&self, _: Principal, ticket: Bytes) -> Result<Download, Status> {
         serve_download(&self.source, &ticket).await
     }
@@ -138,20 +171,20 @@ impl<S: DownloadSource> DataPlane for HeadService<S> {
         let opening = serde_json::from_slice(&first.app_metadata);
         match opening.map_err(|error| Status::invalid_argument(error.to_string()))? {
             UploadHeader::Join { version, name } => self.accept_worker(batches, version, name).await,
-            UploadHeader::Data { worker, upload, piece_bytes } => {
+            UploadHeader::Data { worker, description, piece_bytes } => {
                 let data = collect_pieces(&mut batches, &piece_bytes, first.batch.as_ref()).await?;
                 if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
                     return Err(Status::failed_precondition("the worker was lost"));
                 }
-                self.send_event(HeadEvent::Uploaded(worker, upload, data)).await?;
+                self.send_event(HeadEvent::Uploaded(worker, description, data)).await?;
                 Ok(Box::pin(ReceiverStream(mpsc::channel(1).1)))
             }
         }
     }
 }
 
-impl<S: DownloadSource> HeadService<S> {
-    async fn send_event(&self, incoming: HeadEvent) -> Result<(), Status> {
+impl<S: DownloadSource, J: JobMessages> HeadService<S, J> {
+    async fn send_event(&self, incoming: HeadEvent<J>) -> Result<(), Status> {
         self.events.send(incoming).await.map_err(|_| Status::unavailable("the run has ended"))
     }
 
@@ -164,7 +197,8 @@ impl<S: DownloadSource> HeadService<S> {
         let worker = WorkerId(self.next_worker_id.fetch_add(1, Ordering::Relaxed));
         let (sender, orders) = mpsc::channel(COMMAND_QUEUE_LENGTH);
         self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).insert(worker);
-        self.send_event(HeadEvent::WorkerJoined { worker, version, name, commands: CommandSender(sender) }).await?;
+        let commands = CommandSender { messages: sender, job: PhantomData };
+        self.send_event(HeadEvent::WorkerJoined { worker, version, name, commands }).await?;
         let (inbox, nodes) = (self.events.clone(), self.connected_workers.clone());
         tokio::spawn(async move {
             let reason = loop {
@@ -173,8 +207,11 @@ impl<S: DownloadSource> HeadService<S> {
                     Ok(None) => break "it disconnected".to_owned(),
                     Err(status) => break status.message().to_owned(),
                 };
-                let event = match report {
-                    Ok(report) => HeadEvent::Reported(worker, report),
+                let event: HeadEvent<J> = match report {
+                    Ok(WorkerMessage::Event { event }) => HeadEvent::Reported(worker, event),
+                    Ok(WorkerMessage::Failed { message, fatal_exit_code }) => {
+                        HeadEvent::WorkerFailed { worker, message, fatal_exit_code }
+                    }
                     Err(error) => break format!("invalid message: {error}"),
                 };
                 if inbox.send(event).await.is_err() {

@@ -6,10 +6,10 @@
 //! reports to the output file themselves. Hits go to the head, which sends the hits of a query to the search worker
 //! that owns this query.
 
-pub(crate) mod cluster_worker;
-
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,76 +17,66 @@ use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use godwit_exchange::{
-    Command, DownloadBatches, DownloadSource, DownloadTicket, WorkerEvent, WorkerId, WorkerUpload, bytes_batch,
+use godwit_cluster::{
+    ClusterError, ClusterOptions, DownloadBatches, DownloadSource, WorkerPool, WorkerPoolEvent, bytes_batch,
 };
-use godwit_search::{
-    Search, SearchError, SearchOptions, SearchProgress, SearchSummary, WorkerBackend, WorkerExit, WorkerFrame,
-    WorkerSpec,
-};
-use serde::{Deserialize, Serialize};
+use godwit_fleet::WorkerId;
+use godwit_process::TemporaryItem;
+use tempfile::TempDir;
 
-use crate::cluster::{ClusterOptions, WorkKind, WorkerPool, WorkerPoolEvent, WorkerTask};
-use crate::error::PipelineError;
-use crate::observer::Observer;
-use crate::scratch::{ScratchDirectory, unique_name};
+use crate::cluster_messages::{
+    FrameTicket, SearchEvent, SearchMessages, SearchProcess, SearchTask, SearchWorkerCommand,
+};
+use crate::cluster_worker::query_checksum;
+use crate::error::{SearchError, file_error};
+use crate::search_options::SearchOptions;
+use crate::sequence_search::Search;
+use crate::summary::{SearchProgress, SearchSummary};
+use crate::worker_backend::{WorkerBackend, WorkerFrame};
+use crate::worker_process::WorkerExit;
 
 /// Maximum time to wait for further cluster workers after the first one is ready. Workers that join later can replace
 /// lost ones.
 const WORKER_JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The task of cluster workers that search.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SearchTask {
-    engine: WorkerSpec,
-    /// Number of search workers on each cluster worker; `None` for one per thread.
-    #[serde(rename = "workers")]
-    search_workers: Option<usize>,
-}
-
 /// Searches on cluster workers and writes the output. `query` is a file that all cluster workers can read.
-/// `search_workers` is the number of search workers on each cluster worker; `None` for its number of threads. `step`
-/// receives the progress.
+/// `search_workers` is the number of search workers on each cluster worker; `None` for its number of threads. `warn`
+/// receives warnings for the user, and `step` the progress.
 ///
 /// # Errors
-/// [`SearchError`] if the search fails; [`SearchError::WorkersUnavailable`] with a [`PipelineError`] if cluster workers
-/// fail.
+/// [`SearchError`] if the search fails; [`SearchError::WorkersUnavailable`] if cluster workers fail.
 pub fn search_on_workers(
     options: &SearchOptions,
     query: &Path,
     search_workers: Option<usize>,
     cluster: &ClusterOptions,
-    (observer, cancelled): (&dyn Observer, &AtomicBool),
+    (warn, cancelled): (&dyn Fn(String), &AtomicBool),
     step: &dyn Fn(SearchProgress),
 ) -> Result<SearchSummary, SearchError> {
-    let rendezvous_directory =
-        create_rendezvous_directory(options.command.output_path.as_deref()).map_err(place_error)?;
-    let query = std::path::absolute(query).map_err(|source| SearchError::File {
-        action: "find",
-        path: query.to_owned(),
-        source,
-    })?;
-    let hash = cluster_worker::query_checksum(&query).map_err(place_error)?;
+    let rendezvous_directory = create_rendezvous_directory(options.command.output_path.as_deref())?;
+    let query = std::path::absolute(query).map_err(file_error("find", query))?;
+    let checksum = query_checksum(&query)?;
     let task = SearchTask { engine: options.command.worker_spec(query.clone()), search_workers };
-    let work = WorkerTask { work: WorkKind::Search, task };
     let frame_source = Arc::new(FrameSource::default());
-    let worker_pool =
-        WorkerPool::open(cluster, rendezvous_directory.path(), frame_source.clone(), &work, observer, cancelled)
-            .map_err(place_error)?;
-    let place = ClusterSearchWorkers::wait_for_workers(worker_pool, frame_source, hash).map_err(place_error)?;
+    let warnings = Box::new(warn);
+    let between = rendezvous_directory.path();
+    let worker_pool = WorkerPool::open(cluster, between, frame_source.clone(), task, warnings, cancelled)?;
+    let place = ClusterSearchWorkers::wait_for_workers(worker_pool, frame_source, checksum)?;
     Search::open(options, &query, Box::new(place), cancelled)?.run(step)
 }
 
-fn place_error(error: PipelineError) -> SearchError {
-    SearchError::WorkersUnavailable(Box::new(error))
-}
-
 /// Creates the directory of the rendezvous file beside the output. Workers find the head by this file.
-fn create_rendezvous_directory(out: Option<&Path>) -> Result<ScratchDirectory, PipelineError> {
+fn create_rendezvous_directory(out: Option<&Path>) -> Result<TemporaryItem<TempDir>, SearchError> {
     let out = out.unwrap_or(Path::new("search"));
+    let out = std::path::absolute(out).map_err(file_error("find", out))?;
     let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let path = out.with_file_name(format!(".{name}.{}-{}.godwit-nodes", std::process::id(), unique_name()));
-    ScratchDirectory::create(&path).map_err(PipelineError::file("create the rendezvous directory", path))
+    let parent = out.parent().unwrap_or(Path::new("/"));
+    let created = TemporaryItem::create(|| {
+        let (prefix, private) = (format!(".{name}."), Permissions::from_mode(0o700));
+        let mut directory = tempfile::Builder::new();
+        directory.prefix(&prefix).suffix(".godwit-nodes").permissions(private).tempdir_in(parent)
+    });
+    created.map_err(file_error("create the rendezvous directory in", parent))
 }
 
 /// Message frames for search workers, by number. Each is kept until a cluster worker has downloaded it.
@@ -100,10 +90,11 @@ impl FrameSource {
 }
 
 impl DownloadSource for FrameSource {
-    fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches> {
+    type Ticket = FrameTicket;
+
+    fn open(&self, ticket: &FrameTicket) -> io::Result<DownloadBatches> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "unknown frame");
-        let DownloadTicket::SearchFrame { frame } = ticket else { return Err(missing()) };
-        let bytes = self.lock_frames().remove(frame).ok_or_else(missing)?;
+        let bytes = self.lock_frames().remove(&ticket.frame).ok_or_else(missing)?;
         let batches =
             bytes_batch::split_into_batches(vec![Buffer::from_vec(bytes)]).map(|batch| Ok((batch, Bytes::new())));
         Ok(DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches) })
@@ -125,7 +116,7 @@ struct SearchWorkerState {
 
 /// The search workers of all cluster workers.
 struct ClusterSearchWorkers<'r> {
-    worker_pool: WorkerPool<'r>,
+    worker_pool: WorkerPool<'r, SearchMessages>,
     frame_source: Arc<FrameSource>,
     /// Number of the next frame.
     next_frame: u64,
@@ -142,10 +133,10 @@ struct ClusterSearchWorkers<'r> {
 impl<'r> ClusterSearchWorkers<'r> {
     /// Waits until all cluster workers are ready, or until the timeout has passed after the first one.
     fn wait_for_workers(
-        worker_pool: WorkerPool<'r>,
+        worker_pool: WorkerPool<'r, SearchMessages>,
         frame_source: Arc<FrameSource>,
         query_checksum: String,
-    ) -> Result<Self, PipelineError> {
+    ) -> Result<Self, ClusterError> {
         let (cluster_workers, search_workers, pending_replies) = Default::default();
         let mut place = Self {
             worker_pool,
@@ -177,27 +168,21 @@ impl<'r> ClusterSearchWorkers<'r> {
     }
 
     /// Waits a short time for an event and handles it.
-    fn poll_events(&mut self) -> Result<(), PipelineError> {
+    fn poll_events(&mut self) -> Result<(), ClusterError> {
         match self.worker_pool.next_event()? {
             None => {}
             Some(WorkerPoolEvent::Lost(node)) => self.remove_cluster_worker(node),
-            Some(WorkerPoolEvent::Event(
-                node,
-                WorkerEvent::ReadyToSearch { search_workers, engine, queries_checksum },
-            )) => {
+            Some(WorkerPoolEvent::Event(node, SearchEvent::Ready { search_workers, engine, queries_checksum })) => {
                 self.add_cluster_worker(node, search_workers, engine, &queries_checksum);
             }
-            Some(WorkerPoolEvent::Event(
-                _,
-                WorkerEvent::SearchWorkerExited { search_worker, attempt, exit_status, stderr_tail },
-            )) => {
-                if let Some(state) = self.search_workers.get_mut(search_worker).filter(|state| state.attempt == attempt)
-                {
-                    state.ending = Some(WorkerExit { description: exit_status, stderr_tail });
-                    self.pending_replies.push_back(WorkerFrame { worker: search_worker, attempt, frame: None });
+            Some(WorkerPoolEvent::Event(_, SearchEvent::Exited { process, exit })) => {
+                let SearchProcess { search_worker: worker, attempt } = process;
+                if let Some(state) = self.search_workers.get_mut(worker).filter(|state| state.attempt == attempt) {
+                    state.ending = Some(exit);
+                    self.pending_replies.push_back(WorkerFrame { worker, attempt, frame: None });
                 }
             }
-            Some(WorkerPoolEvent::Upload(_, WorkerUpload::SearchFrame { search_worker: worker, attempt }, pieces)) => {
+            Some(WorkerPoolEvent::Upload(_, SearchProcess { search_worker: worker, attempt }, pieces)) => {
                 if let Some(state) = self.search_workers.get_mut(worker).filter(|state| state.attempt == attempt) {
                     // A reply shows that the search worker has received all earlier frames.
                     state.sent_frames.clear();
@@ -208,12 +193,6 @@ impl<'r> ClusterSearchWorkers<'r> {
                         frame: Some(frame.unwrap_or_default()),
                     });
                 }
-            }
-            Some(WorkerPoolEvent::Event(node, report)) => {
-                return Err(self.worker_pool.protocol_error(node, format!("{report:?}")));
-            }
-            Some(WorkerPoolEvent::Upload(node, upload, _)) => {
-                return Err(self.worker_pool.protocol_error(node, format!("{upload:?}")));
             }
         }
         Ok(())
@@ -270,7 +249,8 @@ impl<'r> ClusterSearchWorkers<'r> {
         let state = &mut self.search_workers[search_worker];
         state.cluster_worker = Some(node);
         let (attempt, waiting) = (state.attempt, std::mem::take(&mut state.waiting_frames));
-        self.worker_pool.send_command(node, &Command::StartSearchWorker { search_worker, attempt });
+        self.worker_pool
+            .send_command(node, &SearchWorkerCommand::Start { process: SearchProcess { search_worker, attempt } });
         waiting.into_iter().for_each(|frame| self.send_frame(search_worker, node, frame));
     }
 
@@ -280,7 +260,8 @@ impl<'r> ClusterSearchWorkers<'r> {
         self.frame_source.lock_frames().insert(frame, bytes);
         let state = &mut self.search_workers[search_worker];
         state.sent_frames.push(frame);
-        self.worker_pool.send_command(node, &Command::SendSearchFrame { search_worker, attempt: state.attempt, frame });
+        let process = SearchProcess { search_worker, attempt: state.attempt };
+        self.worker_pool.send_command(node, &SearchWorkerCommand::SendFrame { process, frame });
     }
 }
 
@@ -312,7 +293,7 @@ impl WorkerBackend for ClusterSearchWorkers<'_> {
 
     fn receive_frame(&mut self) -> Result<Option<WorkerFrame>, SearchError> {
         if self.pending_replies.is_empty() {
-            self.poll_events().map_err(place_error)?;
+            self.poll_events()?;
         }
         Ok(self.pending_replies.pop_front())
     }
@@ -327,7 +308,8 @@ impl WorkerBackend for ClusterSearchWorkers<'_> {
         let state = &mut self.search_workers[search_worker];
         state.waiting_frames.clear();
         if let Some(node) = state.cluster_worker.take() {
-            self.worker_pool.send_command(node, &Command::StopSearchWorker { search_worker, attempt: state.attempt });
+            let process = SearchProcess { search_worker, attempt: state.attempt };
+            self.worker_pool.send_command(node, &SearchWorkerCommand::Stop { process });
         }
     }
 

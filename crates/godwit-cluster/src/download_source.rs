@@ -10,9 +10,10 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_core::Stream;
 use godwit_flight::{Download, Status};
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use crate::worker_messages::DownloadTicket;
+use crate::messages::NoTicket;
 
 /// Number of batches that are read from disk before the network can send them.
 const READ_AHEAD_BATCHES: usize = 2;
@@ -27,11 +28,25 @@ pub struct DownloadBatches {
 
 /// A source of the downloads that a process offers.
 pub trait DownloadSource: Send + Sync + 'static {
+    /// The identification of a download.
+    type Ticket: DeserializeOwned + Send + 'static;
+
     /// Opens the download that a ticket identifies. This call may block on the disk.
     ///
     /// # Errors
     /// The error of the file system, or [`io::ErrorKind::NotFound`] if the download does not exist.
-    fn open(&self, ticket: &DownloadTicket) -> io::Result<DownloadBatches>;
+    fn open(&self, ticket: &Self::Ticket) -> io::Result<DownloadBatches>;
+}
+
+/// The download source of a job without downloads.
+pub struct NoDownloads;
+
+impl DownloadSource for NoDownloads {
+    type Ticket = NoTicket;
+
+    fn open(&self, ticket: &NoTicket) -> io::Result<DownloadBatches> {
+        match *ticket {}
+    }
 }
 
 /// The receiving end of a channel as an asynchronous stream.
@@ -54,7 +69,7 @@ fn status_from_io_error(error: &io::Error) -> Status {
 
 /// Opens a download and sends its batches. A blocking thread reads the batches, because reads may wait for the disk.
 pub(crate) async fn serve_download<S: DownloadSource>(source: &Arc<S>, ticket: &[u8]) -> Result<Download, Status> {
-    let ticket: DownloadTicket =
+    let ticket: S::Ticket =
         serde_json::from_slice(ticket).map_err(|_| Status::invalid_argument("the ticket cannot be parsed"))?;
     let opener = source.clone();
     let opened = tokio::task::spawn_blocking(move || opener.open(&ticket)).await;

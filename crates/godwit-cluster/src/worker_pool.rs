@@ -2,24 +2,22 @@
 //! each worker.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::MutableBuffer;
-use godwit_exchange::{
-    ClusterCredentials, Command, CommandSender, DownloadSource, HeadEndpoint, HeadEvent, WorkerEvent, WorkerId,
-    WorkerUpload,
-};
-use godwit_fleet::Rendezvous;
+use godwit_fleet::{Rendezvous, WorkerId};
 use serde::Serialize;
-use serde_json::Value;
 
-use super::{ClusterOptions, WorkerTask};
-use crate::error::{ErrorKind, PipelineError};
-use crate::observer::{Event, Observer};
+use crate::credentials::ClusterCredentials;
+use crate::download_source::DownloadSource;
+use crate::error::ClusterError;
+use crate::head_endpoint::{CommandSender, HeadEndpoint, HeadEvent};
+use crate::messages::JobMessages;
+use crate::worker_processes::WorkerProcesses;
 
 /// Maximum time for which the head waits for an event before it checks its timers.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(10);
@@ -32,34 +30,59 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the head checks for a later attempt of its job.
 const ATTEMPT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Options of a cluster run.
+#[derive(Clone)]
+pub struct ClusterOptions<'l> {
+    /// Number of workers that are started; more may join, and some may be lost.
+    pub workers: u32,
+    /// Addresses of this host to which workers connect, best first. If there is only one, the head listens only at this
+    /// address.
+    pub addresses: Vec<IpAddr>,
+    /// True if all workers run on one host.
+    pub single_host: bool,
+    /// The processes of the workers.
+    pub processes: &'l WorkerProcesses,
+}
+
+impl ClusterOptions<'_> {
+    /// Fails if there is a later attempt of this job: two heads would write the same files.
+    ///
+    /// # Errors
+    /// [`godwit_fleet::FleetError::Superseded`] if there is a later attempt.
+    pub fn check_current(&self) -> Result<(), ClusterError> {
+        Ok(self.processes.check_current()?)
+    }
+}
+
 /// An event of a worker that concerns the work of a job.
-pub(crate) enum WorkerPoolEvent {
+pub enum WorkerPoolEvent<J: JobMessages> {
     /// A worker is lost.
     Lost(WorkerId),
     /// A worker sent an event.
-    Event(WorkerId, WorkerEvent),
+    Event(WorkerId, J::Event),
     /// A worker uploaded data.
-    Upload(WorkerId, WorkerUpload, Vec<MutableBuffer>),
+    Upload(WorkerId, J::Upload, Vec<MutableBuffer>),
 }
 
 /// A connected worker.
-struct ConnectedWorker {
+struct ConnectedWorker<J> {
     name: String,
-    commands: CommandSender,
+    commands: CommandSender<J>,
 }
 
 /// The workers of a job. Dropping the pool closes the endpoint of the head, so that all workers lose their connection.
-pub(crate) struct WorkerPool<'r> {
-    head: Option<HeadEndpoint>,
+pub struct WorkerPool<'r, J: JobMessages> {
+    head: Option<HeadEndpoint<J>>,
     /// Directory of the rendezvous file, by which workers find the head; the field `rendezvous` is the content of the
     /// file.
     rendezvous_directory: PathBuf,
     rendezvous: Rendezvous,
     cluster: &'r ClusterOptions<'r>,
     /// The task that each worker receives when it joins.
-    task_json: Value,
-    workers: BTreeMap<WorkerId, ConnectedWorker>,
-    observer: &'r dyn Observer,
+    task: J::Task,
+    workers: BTreeMap<WorkerId, ConnectedWorker<J>>,
+    /// Reports a warning to the user.
+    warning_sink: Box<dyn Fn(String) + 'r>,
     cancelled: &'r AtomicBool,
     /// Last time at which a worker was connected, initially the time at which the pool was opened.
     no_workers_since: Instant,
@@ -72,41 +95,48 @@ pub(crate) struct WorkerPool<'r> {
     lost_workers: usize,
 }
 
-impl<'r> WorkerPool<'r> {
+impl<'r, J: JobMessages> WorkerPool<'r, J> {
     /// Starts to listen, publishes the rendezvous file, and starts the workers. The rendezvous file is in the directory
-    /// `between`, unless the launcher uses another directory. Workers download their input from `download_source`.
-    pub(crate) fn open(
+    /// `between`, unless the workers run in an allocation, whose directory they know. Workers download their input from
+    /// `download_source`. `warning_sink` receives the warnings for the user.
+    ///
+    /// # Errors
+    /// [`ClusterError::UnsendableMessage`] if a path in the task is not UTF-8, [`ClusterError::Connection`] if the head
+    /// cannot listen, and [`ClusterError::Fleet`] if the workers cannot be started.
+    pub fn open(
         cluster: &'r ClusterOptions<'r>,
         between: &Path,
-        download_source: Arc<impl DownloadSource>,
-        work: &WorkerTask<impl Serialize>,
-        observer: &'r dyn Observer,
+        download_source: Arc<impl DownloadSource<Ticket = J::Ticket>>,
+        task: J::Task,
+        warning_sink: Box<dyn Fn(String) + 'r>,
         cancelled: &'r AtomicBool,
-    ) -> Result<Self, PipelineError> {
-        let rendezvous_directory = cluster.rendezvous_directory.clone().unwrap_or_else(|| between.to_owned());
+    ) -> Result<Self, ClusterError> {
+        let processes = cluster.processes;
+        let allocated = processes.allocation().map(|allocation| allocation.job_directory.clone());
+        let rendezvous_directory = allocated.unwrap_or_else(|| between.to_owned());
         ClusterCredentials::create_certificate(&rendezvous_directory)?;
         let address = match cluster.addresses[..] {
             [only] => only,
             _ => Ipv4Addr::UNSPECIFIED.into(),
         };
-        let mut rendezvous = Rendezvous::new(SocketAddr::new(address, 0), cluster.attempt)?;
+        let mut rendezvous = Rendezvous::new(SocketAddr::new(address, 0), processes.attempt())?;
         rendezvous.addresses.clone_from(&cluster.addresses);
         let keys = ClusterCredentials::load(rendezvous.token.reveal(), &rendezvous_directory)?;
         let head = HeadEndpoint::listen(SocketAddr::new(address, 0), keys.server_access, download_source)?;
         rendezvous.port = head.address().port();
         rendezvous.publish(&rendezvous_directory)?;
-        let task_json = super::to_worker_json(work)?;
-        cluster.launcher.start_workers(
-            &std::path::absolute(&rendezvous_directory).map_err(PipelineError::file("find", &rendezvous_directory))?,
-        )?;
+        check_sendable(&task)?;
+        let absolute = std::path::absolute(&rendezvous_directory);
+        let missing = |source| ClusterError::File { action: "find", path: rendezvous_directory.clone(), source };
+        processes.start(&absolute.map_err(missing)?)?;
         Ok(Self {
             head: Some(head),
             rendezvous_directory,
             rendezvous,
             cluster,
-            task_json,
+            task,
             workers: BTreeMap::new(),
-            observer,
+            warning_sink,
             cancelled,
             no_workers_since: Instant::now(),
             reported_error: None,
@@ -121,12 +151,12 @@ impl<'r> WorkerPool<'r> {
     /// an event.
     ///
     /// # Errors
-    /// [`PipelineError::Interrupted`] if the job is cancelled; [`PipelineError::NoWorkers`] if no worker is left;
-    /// [`PipelineError::Worker`] for a failure that all workers would have; [`godwit_fleet::FleetError::Superseded`] if
-    /// there is a later attempt of the job.
-    pub(crate) fn next_event(&mut self) -> Result<Option<WorkerPoolEvent>, PipelineError> {
+    /// [`ClusterError::Interrupted`] if the job is cancelled; [`ClusterError::NoWorkers`] if no worker is left;
+    /// [`ClusterError::WorkerFailed`] for a failure that all workers would have;
+    /// [`godwit_fleet::FleetError::Superseded`] if there is a later attempt of the job.
+    pub fn next_event(&mut self) -> Result<Option<WorkerPoolEvent<J>>, ClusterError> {
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(PipelineError::Interrupted);
+            return Err(ClusterError::Interrupted);
         }
         if self.attempt_checked_at.elapsed() >= ATTEMPT_CHECK_INTERVAL {
             self.attempt_checked_at = Instant::now();
@@ -140,8 +170,8 @@ impl<'r> WorkerPool<'r> {
                 None
             }
             Some(HeadEvent::WorkerLost(node, why)) => self.remove_worker(node, &why),
-            Some(HeadEvent::Reported(node, WorkerEvent::Failed { message, fatal_kind })) => {
-                self.handle_failure(node, message, fatal_kind)?
+            Some(HeadEvent::WorkerFailed { worker, message, fatal_exit_code }) => {
+                self.handle_failure(worker, message, fatal_exit_code)?
             }
             // Ignore events of a rejected worker, which may not have received the rejection yet.
             Some(HeadEvent::Reported(node, report)) => {
@@ -158,17 +188,17 @@ impl<'r> WorkerPool<'r> {
     ///
     /// # Errors
     /// [`godwit_fleet::FleetError::Superseded`] if there is a later attempt.
-    pub(crate) fn check_current(&self) -> Result<(), PipelineError> {
+    pub fn check_current(&self) -> Result<(), ClusterError> {
         self.cluster.check_current()
     }
 
-    fn check_any_worker(&mut self) -> Result<(), PipelineError> {
+    fn check_any_worker(&mut self) -> Result<(), ClusterError> {
         // Check only workers that have not joined yet: there is an event for the loss of a worker that has joined.
         if self.worker_names.len() < self.cluster.workers as usize
             && self.launch_checked_at.elapsed() > LAUNCH_CHECK_INTERVAL
         {
             self.launch_checked_at = Instant::now();
-            for last in self.cluster.launcher.exit_messages() {
+            for last in self.cluster.processes.exit_messages() {
                 self.warn(format!("{last}; the job continues with the other workers, if any"));
                 self.record_error(last);
             }
@@ -177,12 +207,12 @@ impl<'r> WorkerPool<'r> {
             self.no_workers_since = Instant::now();
             return Ok(());
         }
-        if !self.cluster.launcher.all_ended() && self.no_workers_since.elapsed() < NO_WORKER_TIMEOUT {
+        if !self.cluster.processes.all_ended() && self.no_workers_since.elapsed() < NO_WORKER_TIMEOUT {
             return Ok(());
         }
-        let gone = self.cluster.launcher.exit_messages();
+        let gone = self.cluster.processes.exit_messages();
         gone.into_iter().for_each(|last| self.record_error(last));
-        Err(PipelineError::NoWorkers {
+        Err(ClusterError::NoWorkers {
             last_error: self.reported_error.take().unwrap_or_else(|| "no worker joined".to_owned()),
         })
     }
@@ -192,28 +222,29 @@ impl<'r> WorkerPool<'r> {
         self.reported_error.get_or_insert(last);
     }
 
-    fn add_worker(&mut self, worker: WorkerId, version: String, name: String, commands: CommandSender) {
+    fn add_worker(&mut self, worker: WorkerId, version: String, name: String, commands: CommandSender<J>) {
         self.workers.insert(worker, ConnectedWorker { name: name.clone(), commands });
-        let own = env!("CARGO_PKG_VERSION");
+        let own = godwit_fleet::VERSION;
         if version != own {
             let why = format!(
                 "its version of godwit is {version}, that of the head is {own}; install one version on all hosts"
             );
             return self.reject_worker(worker, why);
         }
-        self.send_command(worker, &Command::AcceptWorker { worker, job: self.task_json.clone() });
+        // If the worker no longer receives commands, an event will soon report that the worker is lost.
+        let _ = self.workers.get(&worker).map(|member| member.commands.accept(worker, &self.task));
         self.worker_names.push(name);
     }
 
     /// Rejects a worker. Its later events are ignored.
-    pub(crate) fn reject_worker(&mut self, node: WorkerId, reason: String) {
+    pub fn reject_worker(&mut self, node: WorkerId, reason: String) {
         let Some(ConnectedWorker { name, commands }) = self.workers.remove(&node) else { return };
         self.warn(format!("{name} was rejected: {reason}"));
         self.record_error(format!("{name}: {reason}"));
-        commands.send(&Command::RejectWorker { reason });
+        commands.reject(reason);
     }
 
-    fn remove_worker(&mut self, node: WorkerId, why: &str) -> Option<WorkerPoolEvent> {
+    fn remove_worker(&mut self, node: WorkerId, why: &str) -> Option<WorkerPoolEvent<J>> {
         let member = self.workers.remove(&node)?;
         self.lost_workers += 1;
         self.warn(format!("lost {}: {why}; other workers take over its work", member.name));
@@ -225,60 +256,67 @@ impl<'r> WorkerPool<'r> {
         &mut self,
         node: WorkerId,
         message: String,
-        everywhere: Option<Value>,
-    ) -> Result<Option<WorkerPoolEvent>, PipelineError> {
+        fatal_exit_code: Option<i32>,
+    ) -> Result<Option<WorkerPoolEvent<J>>, ClusterError> {
         let Some(ConnectedWorker { name, .. }) = self.workers.get(&node) else { return Ok(None) };
-        if let Some(blame) = everywhere {
-            let kind = serde_json::from_value(blame).unwrap_or(ErrorKind::Engine);
-            return Err(PipelineError::Worker { worker: name.clone(), message, kind });
+        if let Some(exit_code) = fatal_exit_code {
+            return Err(ClusterError::WorkerFailed { worker: name.clone(), message, exit_code });
         }
         self.reported_error = Some(format!("{name}: {message}"));
         Ok(self.remove_worker(node, &message))
     }
 
-    /// Sends a command to a worker.
-    pub(crate) fn send_command(&self, node: WorkerId, order: &Command) {
+    /// Checks that a command can be sent to workers.
+    ///
+    /// # Errors
+    /// [`ClusterError::UnsendableMessage`] if the command contains a path that is not UTF-8.
+    pub fn check_command(&self, command: &J::Command) -> Result<(), ClusterError> {
+        check_sendable(command)
+    }
+
+    /// Sends a command to a worker. A command with paths must have passed [`Self::check_command`].
+    pub fn send_command(&self, node: WorkerId, order: &J::Command) {
         // If the worker no longer receives commands, an event will soon report that the worker is lost.
         let _ = self.workers.get(&node).map(|member| member.commands.send(order));
     }
 
     /// Sends a command to all workers.
-    pub(crate) fn broadcast_command(&self, order: &Command) {
+    pub fn broadcast_command(&self, order: &J::Command) {
         self.workers.keys().for_each(|node| self.send_command(*node, order));
     }
 
     /// Reports a warning to the user.
-    pub(crate) fn warn(&self, message: String) {
-        self.observer.event(&Event::Warning { message });
+    pub fn warn(&self, message: String) {
+        (self.warning_sink)(message);
     }
 
     /// Returns the error for an invalid message of a worker.
-    pub(crate) fn protocol_error(&self, node: WorkerId, message: String) -> PipelineError {
-        PipelineError::Worker { worker: self.worker_name(node).to_owned(), message, kind: ErrorKind::Engine }
+    pub fn protocol_error(&self, node: WorkerId, problem: String) -> ClusterError {
+        ClusterError::UnexpectedMessage { worker: self.worker_name(node).to_owned(), problem }
     }
 
     /// Returns the name of a worker: its host and its process.
-    pub(crate) fn worker_name(&self, node: WorkerId) -> &str {
+    pub fn worker_name(&self, node: WorkerId) -> &str {
         self.workers.get(&node).map_or("a lost worker", |member| &member.name)
     }
 
     /// Returns whether a worker is connected.
-    pub(crate) fn is_connected(&self, node: WorkerId) -> bool {
+    pub fn is_connected(&self, node: WorkerId) -> bool {
         self.workers.contains_key(&node)
     }
 
     /// Returns the identifiers of the connected workers.
-    pub(crate) fn worker_ids(&self) -> impl ExactSizeIterator<Item = WorkerId> {
+    pub fn worker_ids(&self) -> impl ExactSizeIterator<Item = WorkerId> {
         self.workers.keys().copied()
     }
 
     /// Returns the number of workers that were started.
-    pub(crate) fn expected_workers(&self) -> usize {
+    pub fn expected_workers(&self) -> usize {
         self.cluster.workers as usize
     }
 
     /// Warns if there were fewer items of work, such as blocks, than workers.
-    pub(crate) fn warn_if_idle(&self, count: usize, what: &str, verb: &str) {
+    pub fn warn_if_idle(&self, count: usize, what: &str, verb: &str) {
         let nodes = self.expected_workers();
         if count < nodes {
             self.warn(format!("{count} {what} for {nodes} workers: some had nothing to {verb}; request fewer workers"));
@@ -286,18 +324,18 @@ impl<'r> WorkerPool<'r> {
     }
 
     /// Returns the names of all workers that joined.
-    pub(crate) fn worker_names(&self) -> &[String] {
+    pub fn worker_names(&self) -> &[String] {
         &self.worker_names
     }
 
     /// Returns the number of workers that were lost.
-    pub(crate) fn lost_workers(&self) -> usize {
+    pub fn lost_workers(&self) -> usize {
         self.lost_workers
     }
 
-    /// Sends [`Command::Finish`] to all workers, waits briefly until they disconnect, and stops those that still run.
-    pub(crate) fn finish(&mut self) {
-        self.broadcast_command(&Command::Finish);
+    /// Notifies all workers that the run has finished, waits briefly until they disconnect, and stops those that still run.
+    pub fn finish(&mut self) {
+        self.workers.values().for_each(|member| member.commands.finish());
         let until = Instant::now() + FINISH_TIMEOUT;
         while !self.workers.is_empty() && Instant::now() < until {
             if let Some(HeadEvent::WorkerLost(node, _)) =
@@ -306,17 +344,22 @@ impl<'r> WorkerPool<'r> {
                 self.workers.remove(&node);
             }
         }
-        self.cluster.launcher.stop_workers();
+        self.cluster.processes.stop();
     }
 }
 
-impl Drop for WorkerPool<'_> {
+/// Checks that a message can be converted to JSON, which fails only for paths that are not UTF-8.
+fn check_sendable(message: &impl Serialize) -> Result<(), ClusterError> {
+    serde_json::to_vec(message).map(drop).map_err(|problem| ClusterError::UnsendableMessage { problem })
+}
+
+impl<J: JobMessages> Drop for WorkerPool<'_, J> {
     fn drop(&mut self) {
         // Workers end when the connection closes, because there is no rendezvous file by which they could reconnect.
         self.rendezvous.remove(&self.rendezvous_directory);
         if let Some(head) = self.head.take() {
             head.close(Duration::from_millis(100));
         }
-        self.cluster.launcher.stop_workers();
+        self.cluster.processes.stop();
     }
 }
