@@ -12,6 +12,7 @@ mod cluster_messages;
 mod cluster_worker;
 mod concurrent_calling;
 mod fingerprint;
+mod item_threads;
 mod recalibrate;
 mod region_calling;
 mod region_plan;

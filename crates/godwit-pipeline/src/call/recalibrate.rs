@@ -24,8 +24,9 @@ use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 use super::call_inputs::{AlignedReads, find_index};
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
 use super::fingerprint::{FILE_PREFIX_BYTES, sizes_and_checksums};
+use super::item_threads::ItemThreads;
 use super::region_calling::RegionCalls;
-use super::retry::{AttemptResult, FirstFailure, WorkLabel, run_with_retry};
+use super::retry::{AttemptResult, WorkLabel, run_with_retry};
 use super::scanned_reference::ScannedReference;
 use super::{
     CallResumeState, CallerBudget, CallerSlots, ResumeOptions, add_manifest, check_output_available,
@@ -190,7 +191,7 @@ struct SlicePass<'j> {
     checkpoints: Mutex<Vec<RegionCheckpoint>>,
     finished_slices: AtomicUsize,
     finished_records: AtomicU64,
-    failure: FirstFailure,
+    threads: ItemThreads<'j>,
 }
 
 impl RecalibrateJob<'_> {
@@ -275,17 +276,11 @@ impl RecalibrateJob<'_> {
             checkpoints: Mutex::default(),
             finished_slices: AtomicUsize::new(0),
             finished_records: AtomicU64::new(0),
-            failure: FirstFailure::default(),
+            threads: ItemThreads::new(self.cancelled),
         };
-        let (shared, work) = (&step, &work);
-        std::thread::scope(|scope| {
-            let spawn = |worker| scope.spawn(move || shared.process_slices(worker, work));
-            let started: Vec<_> = (0..self.gatk_slots.count).map(spawn).collect();
-            for worker in started {
-                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            }
-        });
-        step.failure.into_result()?;
+        let outcome = step.threads.run(self.gatk_slots.count, |thread| step.process_next_slice(thread, &work));
+        (0..self.gatk_slots.count).for_each(|thread| drop(std::fs::remove_file(step.slice_path(thread))));
+        outcome?;
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
@@ -385,8 +380,9 @@ fn io_engine_error(path: &Path, source: std::io::Error) -> EngineError {
 }
 
 impl SlicePass<'_> {
-    fn should_stop(&self) -> bool {
-        self.failure.is_set() || self.job.cancelled.load(Ordering::Relaxed)
+    /// Returns the path of the file with the reads of the current slice of a thread.
+    fn slice_path(&self, thread: usize) -> PathBuf {
+        self.scratch.join(format!("slice-{thread}.bam"))
     }
 
     /// Returns the index of the checkpoint of a slice in this pass.
@@ -394,37 +390,27 @@ impl SlicePass<'_> {
         slice * usize::from(APPLY_PASS) + usize::from(self.pass - COUNT_PASS)
     }
 
-    /// Processes one slice after the other until none is left.
-    fn process_slices(
+    /// Processes the next slice, or takes its checkpoint. Returns false if no slice is left. An error contains the index
+    /// of the slice.
+    fn process_next_slice(
         &self,
-        worker: usize,
+        thread: usize,
         work: &(impl Fn(&RecalibrationInvocation, &Path, &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> + Sync),
-    ) {
-        let reads = self.scratch.join(format!("slice-{worker}.bam"));
-        while !self.should_stop() {
-            let finished = |index: usize| self.job.job_directory.finished_regions.get(&self.checkpoint_index(index));
-            let next = {
-                let mut slicer = self.slicer.lock().unwrap_or_else(PoisonError::into_inner);
-                slicer.next_slice(|index| finished(index).is_none().then_some(&*reads))
-            };
-            let outcome = match next {
-                Ok(None) => break,
-                Ok(Some(slice)) => match finished(slice.index) {
-                    Some(kept) => Ok((slice, kept.clone())),
-                    None => self
-                        .process_slice(slice, &reads, work)
-                        .map(|kept| (slice, kept))
-                        .map_err(|error| (slice.index, error)),
-                },
-                // Reading the input failed: errors of earlier slices take precedence.
-                Err(error) => Err((usize::MAX, error)),
-            };
-            match outcome {
-                Ok((slice, kept)) => self.record_slice(slice, kept),
-                Err((index, error)) => self.failure.record(index, error),
-            }
-        }
-        let _ = std::fs::remove_file(&reads);
+    ) -> Result<bool, (usize, PipelineError)> {
+        let reads = self.slice_path(thread);
+        let finished = |index: usize| self.job.job_directory.finished_regions.get(&self.checkpoint_index(index));
+        let next = {
+            let mut slicer = self.slicer.lock().unwrap_or_else(PoisonError::into_inner);
+            slicer.next_slice(|index| finished(index).is_none().then_some(&*reads))
+        };
+        // If reading the input failed, errors of earlier slices take precedence.
+        let Some(slice) = next.map_err(|error| (usize::MAX, error))? else { return Ok(false) };
+        let kept = match finished(slice.index) {
+            Some(kept) => kept.clone(),
+            None => self.process_slice(slice, &reads, work).map_err(|error| (slice.index, error))?,
+        };
+        self.record_slice(slice, kept);
+        Ok(true)
     }
 
     fn process_slice(
@@ -435,7 +421,7 @@ impl SlicePass<'_> {
     ) -> Result<RegionCheckpoint, PipelineError> {
         let job = self.job;
         let directory = self.scratch.join(slice.index.to_string());
-        let stop = || self.should_stop();
+        let stop = || self.threads.should_stop();
         let slice_work = RecalibrationInvocation {
             reference: &job.options.reference,
             reads,

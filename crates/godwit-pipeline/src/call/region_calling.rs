@@ -14,8 +14,9 @@ use godwit_formats::vcf::lines::Reader;
 use godwit_model::Genome;
 
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
+use super::item_threads::ItemThreads;
 use super::region_plan::PlannedRegion;
-use super::retry::{AttemptResult, FirstFailure, WorkLabel, run_once, run_with_retry};
+use super::retry::{AttemptResult, WorkLabel, run_once, run_with_retry};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 
@@ -106,27 +107,13 @@ impl LocalCalling<'_> {
     pub(super) fn call_regions(&self, order: &[usize], workers: usize) -> Result<Vec<RegionCheckpoint>, PipelineError> {
         let progress = RegionProgress::new(self.job_directory, self.regions.len());
         let left = progress.remaining_regions(order);
-        let (progress, next, failure) = (Mutex::new(progress), AtomicUsize::new(0), FirstFailure::default());
-        let stop = || failure.is_set() || self.cancelled.load(Ordering::Relaxed);
-        let worker = || {
-            while !stop() {
-                let Some(index) = left.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-                match self.call_region(*index, &stop) {
-                    Ok(region) => {
-                        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-                        progress.add_region(*index, region, self.observer);
-                    }
-                    Err(error) => failure.record(*index, error),
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            let started: Vec<_> = (0..workers.clamp(1, left.len().max(1))).map(|_| scope.spawn(worker)).collect();
-            for worker in started {
-                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            }
-        });
-        failure.into_result()?;
+        let (progress, next, threads) = (Mutex::new(progress), AtomicUsize::new(0), ItemThreads::new(self.cancelled));
+        threads.run(workers.clamp(1, left.len().max(1)), |_| {
+            let Some(index) = left.get(next.fetch_add(1, Ordering::Relaxed)).copied() else { return Ok(false) };
+            let region = self.call_region(index, &|| threads.should_stop()).map_err(|error| (index, error))?;
+            progress.lock().unwrap_or_else(PoisonError::into_inner).add_region(index, region, self.observer);
+            Ok(true)
+        })?;
         let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         progress.into_checkpoints().map_err(|error| error.or_interrupted(self.cancelled))
     }

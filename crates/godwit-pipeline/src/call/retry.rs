@@ -1,8 +1,6 @@
 //! Runs a program on an item of work, and retries once.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_engines::EngineError;
@@ -28,37 +26,6 @@ pub(super) struct AttemptResult<T> {
     /// Wall time of the successful attempt, seconds.
     pub(super) seconds: f64,
     pub(super) attempts: u32,
-}
-
-/// The failure of the item with the lowest index, among items that are processed concurrently.
-#[derive(Default)]
-pub(super) struct FirstFailure {
-    is_set: AtomicBool,
-    first: Mutex<Option<(usize, PipelineError)>>,
-}
-
-impl FirstFailure {
-    /// Returns whether any item has failed.
-    pub(super) fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::Relaxed)
-    }
-
-    /// Records the error of an item. Ignores interruptions, which another failure or the user caused.
-    pub(super) fn record(&self, index: usize, error: PipelineError) {
-        if matches!(error, PipelineError::Interrupted) {
-            return;
-        }
-        self.is_set.store(true, Ordering::Relaxed);
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.as_ref().is_none_or(|(before, _)| index < *before) {
-            *first = Some((index, error));
-        }
-    }
-
-    pub(super) fn into_result(self) -> Result<(), PipelineError> {
-        let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
-        first.map_or(Ok(()), |(_, error)| Err(error))
-    }
 }
 
 /// Returns whether a failure concerns only one item. Invalid arguments of the program would fail for every item.
