@@ -6,6 +6,7 @@
 //! dropped. Each finished region has a checkpoint, so that another process can resume the job.
 
 mod call_inputs;
+mod caller_slots;
 mod checkpoint;
 mod cluster_head;
 mod cluster_messages;
@@ -32,12 +33,10 @@ use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
 use godwit_formats::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
-use serde::{Deserialize, Serialize};
 
 use crate::atomic_files::{AtomicFileSet, check_available};
 use crate::error::{ErrorKind, PipelineError};
 use crate::fingerprint::FingerprintKey;
-use crate::host_resources;
 use crate::job::JobOptions;
 use crate::job_directory::check_fingerprint;
 use crate::job_report::{InputFile, Stage, check_distinct_files};
@@ -48,6 +47,7 @@ use crate::scratch::create_private_directory;
 
 use call_inputs::CallInputs;
 pub(crate) use call_inputs::find_index;
+use caller_slots::{CallerBudget, CallerSlots};
 pub use checkpoint::is_call_running;
 use checkpoint::{CallDirectoryState, CallJobDirectory, RegionCheckpoint};
 pub use cluster_messages::CallTask;
@@ -222,63 +222,6 @@ pub(crate) fn call_remaining(
     };
     let outcome = job.run(&job_directory);
     close_call_directory(outcome, job_directory, &options.out, observer)
-}
-
-/// Limits of threads and memory for all caller processes of a godwit process together, and for each of them.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct CallerBudget {
-    threads: usize,
-    #[serde(rename = "threads_each")]
-    threads_per_caller: usize,
-    /// Memory of all callers together; `None` for half of the host's memory.
-    memory_bytes: Option<u64>,
-    /// Memory of each caller; `None` for the usual memory of the program.
-    #[serde(rename = "memory_each")]
-    memory_per_caller_bytes: Option<u64>,
-    /// Number of godwit processes that share the host.
-    #[serde(rename = "shared_by")]
-    host_processes: u32,
-}
-
-impl CallerBudget {
-    fn from_options(options: &CallOptions) -> Self {
-        Self {
-            threads: options.threads,
-            threads_per_caller: options.caller_threads,
-            memory_bytes: options.memory_bytes,
-            memory_per_caller_bytes: options.caller_memory_bytes,
-            host_processes: 1,
-        }
-    }
-}
-
-/// Number of caller processes that run at the same time, and the memory of each.
-#[derive(Clone, Copy)]
-struct CallerSlots {
-    count: usize,
-    memory_per_caller_bytes: u64,
-}
-
-impl CallerSlots {
-    /// Returns the slots of a budget. `usual_bytes` is the memory of a caller if the budget sets none; `name` and
-    /// `option` are the caller and its memory option.
-    fn new(budget: &CallerBudget, usual_bytes: u64, (name, option): (&str, &str)) -> Result<Self, PipelineError> {
-        let memory_each = budget.memory_per_caller_bytes.unwrap_or(usual_bytes);
-        let by_threads = (budget.threads / budget.threads_per_caller.max(1)).max(1);
-        let memory = match budget.memory_bytes {
-            Some(bytes) if bytes < memory_each => {
-                let least = memory_each.div_ceil(1 << 20);
-                let problem =
-                    format!("--memory is less than one {name} needs; give at least {least}M, or set {option}");
-                return Err(PipelineError::Options { problem });
-            }
-            Some(bytes) => bytes,
-            // At least one caller runs, even if memory seems too small: its usual memory is only an estimate.
-            None => host_resources::memory_bytes().unwrap_or(u64::MAX) / 2 / u64::from(budget.host_processes.max(1)),
-        };
-        let by_memory = usize::try_from(memory / memory_each.max(1)).unwrap_or(usize::MAX).max(1);
-        Ok(Self { count: by_threads.min(by_memory), memory_per_caller_bytes: memory_each })
-    }
 }
 
 fn inspect_inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {

@@ -78,7 +78,7 @@ struct WorkerResponse {
 }
 
 /// The workers of a search.
-pub(crate) struct WorkerPool<'a> {
+pub(crate) struct SearchWorkerPool<'a> {
     backend: Box<dyn WorkerBackend + 'a>,
     /// Number of restarts of each worker. Frames from an earlier process of a worker carry a lower number and are
     /// ignored.
@@ -95,7 +95,7 @@ pub(crate) struct WorkerPool<'a> {
     pub(crate) worker_restarts: u32,
 }
 
-impl<'a> WorkerPool<'a> {
+impl<'a> SearchWorkerPool<'a> {
     /// Starts all workers at once. Returns the pool and the init response, which all workers share, when all are ready.
     pub(crate) fn start_all(
         backend: Box<dyn WorkerBackend + 'a>,
@@ -356,7 +356,7 @@ fn lease_owner(number: usize) -> WorkerId {
 
 /// The loop that assigns items of one kind to workers and handles their responses.
 struct ItemDispatcher<'c, 'a> {
-    pool: &'c mut WorkerPool<'a>,
+    pool: &'c mut SearchWorkerPool<'a>,
     items: &'c mut dyn WorkItems,
     leases: Leases,
     slots: Vec<WorkerSlot>,

@@ -17,7 +17,7 @@ use crate::search_checkpoint::{
     self, CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
 };
 use crate::search_plan::{PlanInputs, SearchPlan, partition_by_weight};
-use crate::search_worker_pool::{ReportOutput, WorkerPool};
+use crate::search_worker_pool::{ReportOutput, SearchWorkerPool};
 use crate::summary::{CpuSeconds, SearchProgress, SearchSummary, WallSeconds};
 use crate::tool_search;
 use crate::work_items::{BatchItems, RangeItems, SliceItems, unexpected_response};
@@ -41,7 +41,7 @@ const MIN_REPORT_MEMORY_BYTES: u64 = 16 << 20;
 /// A search whose workers have opened the database and the queries.
 pub struct Search<'a> {
     options: &'a SearchOptions,
-    workers: WorkerPool<'a>,
+    workers: SearchWorkerPool<'a>,
     init_response: InitResponse,
     plan: SearchPlan,
     /// Identity of the search. A resumed search must have the same identity and partition as the stopped one.
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
             ProtocolFrame::new(b'I').with_u32(wanted).with_u64(share).with_text(scratch).with_text(line.as_bytes());
         let greeting = greeting.with_text(fields.as_bytes());
         let (workers, init_response) =
-            WorkerPool::start_all(place, greeting, options.command.program.name(), cancelled)?;
+            SearchWorkerPool::start_all(place, greeting, options.command.program.name(), cancelled)?;
         let plan =
             match SearchPlan::choose(PlanInputs { batch_letters: init_response.batch_size.max(0) as u64, ..known }) {
                 _ if is_bulk => SearchPlan::Queries,
