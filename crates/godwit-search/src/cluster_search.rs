@@ -7,9 +7,9 @@
 //! that owns this query.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fs::Permissions;
+use std::fs::{DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,13 +65,15 @@ pub fn search_on_workers(
     Search::open(options, &query, Box::new(place), cancelled)?.run(step)
 }
 
-/// Creates the directory of the rendezvous file beside the output. Workers find the head by this file.
+/// Creates the directory of the rendezvous file beside the output, and the directory of the output. Workers find the
+/// head by this file.
 fn create_rendezvous_directory(out: Option<&Path>) -> Result<TemporaryItem<TempDir>, SearchError> {
     let out = out.unwrap_or(Path::new("search"));
     let out = std::path::absolute(out).map_err(file_error("find", out))?;
     let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let parent = out.parent().unwrap_or(Path::new("/"));
     let created = TemporaryItem::create(|| {
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
         let (prefix, private) = (format!(".{name}."), Permissions::from_mode(0o700));
         let mut directory = tempfile::Builder::new();
         directory.prefix(&prefix).suffix(".godwit-nodes").permissions(private).tempdir_in(parent)
