@@ -12,10 +12,10 @@
 //!
 //! This crate does *not* align sequences itself, and does not parse databases or BLAST+ reports.
 
-mod atomic_file;
 mod command_line;
 mod error;
 mod hits;
+mod output_file;
 mod output_offsets;
 mod search_checkpoint;
 mod search_options;
