@@ -142,7 +142,8 @@ impl AtomicFile {
     /// Renames the file to its final name, and makes content and name durable. Replaces an existing file.
     ///
     /// # Errors
-    /// The I/O error of the file system. If the file could not be made durable or renamed, it is removed.
+    /// The I/O error of the file system. If the content could not be made durable, or the file could not be renamed, it is
+    /// removed. If only the directory could not be made durable, the file has its final name.
     pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         let path = self.path.clone();
