@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use godwit_files::AtomicFile;
+
 use crate::FleetError;
 
 const FILE_MODE: u32 = 0o600;
@@ -28,19 +30,12 @@ pub(crate) fn open_for_append(path: &Path) -> Result<File, FleetError> {
 
 /// Replaces the content of a file atomically: a reader sees either the old or the new content.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
-    let temporary_path = &path.with_added_extension(format!("{}.new", std::process::id()));
     let write = || {
-        // An earlier process with the same process ID may have been killed and have left its temporary file.
-        let _ = fs::remove_file(temporary_path);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(temporary_path)?;
+        let mut file = AtomicFile::create_unique(path, FILE_MODE)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(temporary_path, path)
+        file.commit()
     };
-    write().map_err(|source| {
-        let _ = fs::remove_file(temporary_path);
-        FleetError::File { action: "write", path: path.to_owned(), source }
-    })
+    write().map_err(FleetError::file_error("write", path))
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_cluster::ClusterOptions;
 use godwit_engines::aligner::BlockDependence;
+use godwit_files::write_atomically;
 use serde_json::Value;
 
 use crate::align::{AlignOptions, align_with_tail};
-use crate::atomic_files::write_atomically;
 use crate::call::{
     CallOptions, CallReport, ConcurrentCalling, StopCallingGuard, call_remaining, check_caller, region_files,
     report_path,

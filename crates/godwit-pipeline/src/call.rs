@@ -31,10 +31,11 @@ use std::time::Instant;
 
 use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
+use godwit_files::{AtomicSet, check_available};
 use godwit_formats::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 
-use crate::atomic_files::{AtomicFileSet, check_available};
+use crate::encryption::encrypt_files;
 use crate::error::{ErrorKind, PipelineError};
 use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
@@ -378,7 +379,7 @@ pub(crate) fn add_manifest(
     out: &Path,
     records: u64,
     fingerprint: &[FingerprintEntry],
-    staged: &mut AtomicFileSet,
+    staged: &mut AtomicSet,
 ) -> Result<(), PipelineError> {
     let mut files = Vec::new();
     for file in staged.files() {
@@ -401,7 +402,7 @@ pub(crate) fn add_manifest(
 fn publish_outputs(
     job_directory: &CallJobDirectory,
     out: &Path,
-    mut staged: AtomicFileSet,
+    mut staged: AtomicSet,
     report: &impl serde::Serialize,
 ) -> Result<(), PipelineError> {
     add_json_file(&mut staged, &report_path(out), report)?;
@@ -450,7 +451,7 @@ impl CallJob<'_> {
         };
         let written = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
-        let mut staged = AtomicFileSet::default();
+        let mut staged = AtomicSet::default();
         let provenance = self.provenance();
         let (out, genome, regions) = (&options.out, self.reads.genome(), &self.regions);
         let assembly =
@@ -529,13 +530,13 @@ impl CallJob<'_> {
     fn publish(
         &self,
         job_directory: &CallJobDirectory,
-        mut staged: AtomicFileSet,
+        mut staged: AtomicSet,
         records: u64,
         called: &CalledRegions,
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
         let out = &self.options.out;
-        staged.encrypt(std::slice::from_ref(out), &self.options.recipients)?;
+        encrypt_files(&mut staged, std::slice::from_ref(out), &self.options.recipients)?;
         add_manifest("call", out, records, &self.fingerprint, &mut staged)?;
         let report = CallReport::new(self, called, records, stages, &staged);
         publish_outputs(job_directory, out, staged, &report)?;

@@ -11,12 +11,12 @@ use std::time::Instant;
 use godwit_engines::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit};
 use godwit_engines::variant_filter::{self as gatk, FilterInvocation, HARD_FILTERS, TrainingResource, VariantKind};
 use godwit_engines::{EngineError, ProcessPipeline};
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::bgzf;
 use godwit_formats::message_with_causes;
 use godwit_formats::vcf::lines::Reader;
 use serde::Serialize;
 
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::call::{
     ScannedReference, add_json_file, add_manifest, check_output_available, complete_manifest, find_index, report_path,
     sizes_and_checksums,
@@ -299,7 +299,7 @@ impl FilterJob<'_> {
             return Err(wrong(format!("{records} of {taken} records were written")));
         }
         let index = |vcf: &Path| PathBuf::from(format!("{}.tbi", vcf.display()));
-        let mut staged = AtomicFileSet::default();
+        let mut staged = AtomicSet::default();
         copy_to_output(&filtered, out, &mut staged).map_err(PipelineError::file("write", out))?;
         let name = index(out);
         copy_to_output(&index(&filtered), &name, &mut staged).map_err(PipelineError::file("write", &name))?;
@@ -336,12 +336,10 @@ impl FilterJob<'_> {
     }
 }
 
-fn copy_to_output(from: &Path, to: &Path, staged: &mut AtomicFileSet) -> io::Result<()> {
+fn copy_to_output(from: &Path, to: &Path, staged: &mut AtomicSet) -> io::Result<()> {
     let file = AtomicFile::create(to)?;
     io::copy(&mut File::open(from)?, &mut file.file())?;
-    file.file().sync_all()?;
-    staged.add(file);
-    Ok(())
+    staged.add(file)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use godwit_files::{AtomicFile, Journal, line_checksum};
 use godwit_model::BlockId;
 
-use crate::atomic_files::AtomicFile;
 use crate::job_directory::{DIRECTORY_NAME, JobDirectory, JobDirectoryState};
-use crate::journal::{AlignJournalEntry, Journal, line_checksum};
+use crate::journal::AlignJournalEntry;
 
 /// Writes a job directory into `out`, resumes its job and reads all checkpoints. `lines`: journal entries as lines of
 /// JSON, to which this function adds checksums. `blocks`, `parts` and `windows`: contents of the data files.

@@ -1,7 +1,7 @@
 //! The job directory `OUT/.godwit`: the state on disk from which a stopped `align` is resumed.
 //!
 //! The directory is private to godwit and is removed when the outputs are published. It contains the
-//! [journal] and three append-only files:
+//! [journal](crate::journal) and three append-only files:
 //!
 //! - `blocks`: the sorted runs of all blocks with their duplicate signatures (the spill file of the job).
 //! - `parts`: compressed partitions that wait until the partitions before them are written, and the summaries of all
@@ -17,14 +17,14 @@ mod block_starts;
 mod leftovers;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytemuck::Pod;
+use godwit_files::{AtomicFile, AtomicSet, BUSY_MESSAGE, Journal, finish_publishing, is_locked, sync_directory};
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
@@ -34,14 +34,12 @@ use godwit_process::{ResumablePaths, TemporaryPath};
 pub use block_appender::BlockSummary;
 pub use block_starts::BlockStart;
 use block_starts::BlockStarts;
-pub use leftovers::rename_to_final;
 use leftovers::{remove_leftovers, remove_temporary_files};
 
-use crate::atomic_files::{AtomicFile, AtomicFileSet, is_locked, sync_directory};
 use crate::error::PipelineError;
 use crate::fingerprint::{blocks_text, facts_text};
 use crate::journal::{
-    self, AlignJournalEntry, BlockEntry, ClusterRun, DATA_DIRECTORY_PREFIX, FingerprintEntry, Journal, PartitionEntry,
+    AlignJournalEntry, BlockEntry, ClusterRun, DATA_DIRECTORY_PREFIX, FingerprintEntry, PartitionEntry,
 };
 use crate::partitioned_file::PartLocation;
 use crate::runs::RunTable;
@@ -62,7 +60,7 @@ const CHECK_BUFFER_BYTES: usize = 1 << 20;
 /// An open job directory. Its journal is locked against other processes.
 pub struct JobDirectory {
     out: PathBuf,
-    journal: Journal,
+    journal: Journal<AlignJournalEntry>,
     /// Directory of the files in [`DATA_FILES`].
     data_directory: PathBuf,
     blocks_file: Arc<SpillFile>,
@@ -132,7 +130,7 @@ impl JobDirectory {
         // task.
         let created = TemporaryPath::create_directory(&path, || create_private_directory(&path));
         let _created = created.map_err(PipelineError::file("create", &path))?;
-        let (journal, entries) = Journal::open(&path.join("journal")).map_err(failed)?;
+        let (journal, entries) = Journal::<AlignJournalEntry>::open(&path.join("journal")).map_err(failed)?;
         let is_block = |entry: &&AlignJournalEntry| matches!(entry, AlignJournalEntry::Block(_));
         let blocks = entries.iter().filter(is_block).count();
         let going_on = resume && blocks > 0 && matches!(entries.first(), Some(AlignJournalEntry::Start { .. }));
@@ -181,7 +179,7 @@ impl JobDirectory {
         if let Some(AlignJournalEntry::Publish { names }) = entries.last()
             && names.iter().all(|(temporary, name)| out.join(temporary).exists() || out.join(name).exists())
         {
-            rename_to_final(out, names).map_err(failed)?;
+            finish_publishing(out, names).map_err(failed)?;
             Self::open_data_files(out, journal, data).map_err(failed)?.remove();
             return Ok(JobDirectoryState::Complete);
         }
@@ -192,7 +190,7 @@ impl JobDirectory {
         Ok(JobDirectoryState::Open(Box::new(run)))
     }
 
-    fn open_data_files(out: &Path, journal: Journal, data_directory: PathBuf) -> io::Result<Self> {
+    fn open_data_files(out: &Path, journal: Journal<AlignJournalEntry>, data_directory: PathBuf) -> io::Result<Self> {
         create_private_directory(&data_directory)?;
         Ok(Self {
             out: out.to_owned(),
@@ -225,11 +223,10 @@ impl JobDirectory {
         if self.cluster_run.is_some() {
             return Ok(());
         }
-        let path = self.out.join(DIRECTORY_NAME).join(HEADER_FILE);
-        let temporary = path.with_extension("aside");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        // Other users cannot read the file, because its directory is private.
+        let mut file = AtomicFile::create(&self.out.join(DIRECTORY_NAME).join(HEADER_FILE))?;
         file.write_all(&[name.as_bytes(), b"\n", &header.text()].concat())?;
-        fs::rename(temporary, path)
+        file.commit_unsynced()
     }
 
     /// Makes the names of the files durable, so that journal lines never refer to lost files.
@@ -477,16 +474,9 @@ impl JobDirectory {
     ///
     /// # Errors
     /// The I/O error of the file system.
-    pub fn record_publish(&self, staged: &mut AtomicFileSet) -> io::Result<()> {
-        let within = |path: &Path| {
-            let name = path.strip_prefix(&self.out).map_err(io::Error::other)?;
-            name.to_str().map(str::to_owned).ok_or_else(|| io::Error::other("a file name is not UTF-8"))
-        };
-        let names = staged.files().iter().map(|file| Ok((within(file.temporary_path())?, within(file.path())?)));
-        let names = names.collect::<io::Result<_>>()?;
-        sync_directory(&self.out)?;
-        // Keep the files before the append: if it fails, the line may still be in the journal.
-        staged.keep_on_drop();
+    pub fn record_publish(&self, staged: &mut AtomicSet) -> io::Result<()> {
+        // The files are kept before the append: if it fails, the line may still be in the journal.
+        let names = staged.prepare_publishing(&self.out)?;
         self.journal.append(&AlignJournalEntry::Publish { names })
     }
 
@@ -520,7 +510,7 @@ pub fn has_unfinished_job(out: &Path) -> Result<bool, PipelineError> {
     let path = out.join(DIRECTORY_NAME);
     let journal = path.join("journal");
     if is_locked(&journal) {
-        let busy = io::Error::new(io::ErrorKind::ResourceBusy, journal::BUSY_MESSAGE);
+        let busy = io::Error::new(io::ErrorKind::ResourceBusy, BUSY_MESSAGE);
         return Err(PipelineError::file("use the job directory", path)(busy));
     }
     Ok(journal.metadata().is_ok_and(|found| found.len() > 0))

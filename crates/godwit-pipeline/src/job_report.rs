@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use godwit_files::AtomicSet;
 use serde::Serialize;
 
-use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
 use crate::key_numbers::KeyNumbers;
 use crate::manifest::{Manifest, Segment};
@@ -137,7 +137,7 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Returns the entries of output files that are not yet published.
-    pub(crate) fn from_files(staged: &AtomicFileSet) -> Vec<Self> {
+    pub(crate) fn from_files(staged: &AtomicSet) -> Vec<Self> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         staged.sizes().map(|(path, bytes)| Self { name: name(path), bytes }).collect()
     }

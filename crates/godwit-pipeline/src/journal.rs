@@ -1,32 +1,18 @@
-//! The journal of a job: a text file with a line for each finished and durable item, in the order of completion.
-//!
-//! A line consists of a checksum and JSON. The data to which a line refers are made durable before the line is
-//! appended, so a complete line is reliable. If the machine stops while a line is written, the checksum of the line is
-//! wrong, and the next process drops the line. An open journal is locked, so that two processes never work on the same
-//! job.
+//! The entries of the journal of an `align` job: one for each finished and durable item, in the order of completion.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
+use godwit_files::{JournalEntry, is_relative_descendant};
 use godwit_formats::fastq::FastqResumePoint;
 use godwit_model::{BlockId, DuplicateCounts};
-use godwit_process::LockedFile;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_files::is_relative_descendant;
 use crate::partitioned_file::PartLocation;
 
 /// Prefix of the name of a data directory that is outside the job directory.
 pub const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
-/// Number of hexadecimal digits of the checksum at the start of each line.
-const CHECKSUM_DIGITS: usize = 16;
 
 /// A named value on which the output of a job depends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,9 +167,6 @@ pub struct PartitionEntry {
     pub summary_checksum: String,
 }
 
-/// Error message if another process has locked the journal.
-pub const BUSY_MESSAGE: &str = "another godwit process uses it; wait until it has ended";
-
 impl PartitionEntry {
     /// Returns the offset in the `parts` file behind the last byte of this partition, bytes.
     pub fn parts_end(&self) -> u64 {
@@ -206,13 +189,6 @@ impl PartitionEntry {
     }
 }
 
-/// An entry that is stored as one line of a journal.
-pub trait JournalEntry: Serialize + DeserializeOwned {
-    /// Reports whether godwit can have written this entry. A forged entry must not refer to paths outside the directory
-    /// of the job.
-    fn is_sound(&self) -> bool;
-}
-
 impl JournalEntry for AlignJournalEntry {
     fn is_sound(&self) -> bool {
         match self {
@@ -233,165 +209,17 @@ impl JournalEntry for AlignJournalEntry {
     }
 }
 
-/// An open and locked journal.
-pub struct Journal<L = AlignJournalEntry> {
-    file: Mutex<LockedFile>,
-    entry_type: PhantomData<fn(L)>,
-}
-
-impl<L: JournalEntry> Journal<L> {
-    /// Opens or creates a journal, locks it and returns its entries. An incomplete last line is removed.
-    ///
-    /// # Errors
-    /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another process has locked it.
-    pub fn open(path: &Path) -> io::Result<(Self, Vec<L>)> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY_MESSAGE);
-        let mut file = LockedFile::try_lock(file).map_err(|error| match error {
-            TryLockError::WouldBlock => busy(),
-            TryLockError::Error(error) => error,
-        })?;
-        // Another process may have removed the file between opening and locking. Then the lock is on a file without a
-        // name.
-        let (ours, named) = (file.metadata()?, fs::metadata(path));
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
-            return Err(busy());
-        }
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        let (entries, whole) = parse_intact_lines(&bytes);
-        file.set_len(whole as u64)?;
-        file.seek(SeekFrom::Start(whole as u64))?;
-        Ok((Self { file: Mutex::new(file), entry_type: PhantomData }, entries))
-    }
-
-    /// Appends an entry as a line and makes it durable.
-    ///
-    /// # Errors
-    /// The I/O error of the file system. The line may then be incomplete; the next [`Journal::open`] removes it.
-    pub fn append(&self, entry: &L) -> io::Result<()> {
-        self.append_unsynced(entry)?;
-        self.sync()
-    }
-
-    /// Appends an entry that may be lost if the machine stops. Only for entries whose content is verified when it is
-    /// used.
-    ///
-    /// # Errors
-    /// The I/O error of the file system, as for [`Journal::append`].
-    pub fn append_unsynced(&self, entry: &L) -> io::Result<()> {
-        let text = serde_json::to_string(entry).map_err(io::Error::other)?;
-        let line = format!("{} {text}\n", line_checksum(text.as_bytes()));
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = file.stream_position()?;
-        file.write_all(line.as_bytes()).inspect_err(|_| {
-            // Try to remove the incomplete line, because it would hide a line that another thread appends after it.
-            // Ignore errors.
-            let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
-        })
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).sync_data()
-    }
-
-    /// Removes all lines of the journal.
-    ///
-    /// # Errors
-    /// The I/O error of the file system.
-    pub fn clear(&self) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.set_len(0)?;
-        file.seek(SeekFrom::Start(0))?;
-        file.sync_data()
-    }
-}
-
-/// Reads the entries of a journal to which another process may be writing. Ignores an incomplete last line.
-///
-/// # Errors
-/// The I/O error of the file system.
-pub fn read<L: JournalEntry>(path: &Path) -> io::Result<Vec<L>> {
-    Ok(parse_intact_lines(&fs::read(path)?).0)
-}
-
-/// Returns the entries before the first incomplete line, and the size of their lines, bytes.
-fn parse_intact_lines<L: JournalEntry>(bytes: &[u8]) -> (Vec<L>, usize) {
-    let (mut entries, mut whole) = (Vec::new(), 0);
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let Some(entry) = parse_line(line) else { break };
-        entries.push(entry);
-        whole += line.len();
-    }
-    (entries, whole)
-}
-
-fn parse_line<L: JournalEntry>(line: &[u8]) -> Option<L> {
-    let (digits, text) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_DIGITS)?;
-    let text = text.strip_prefix(b" ")?;
-    if line_checksum(text).as_bytes() != digits {
-        return None;
-    }
-    serde_json::from_slice(text).ok().filter(L::is_sound)
-}
-
-/// Returns the checksum with which the line of this text starts.
-pub fn line_checksum(text: &[u8]) -> String {
-    blake3::hash(text).to_hex()[..CHECKSUM_DIGITS].to_owned()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
 
-    fn plans(count: u64) -> Vec<AlignJournalEntry> {
-        (0..count).map(|start| AlignJournalEntry::Plan { starts: vec![start, u64::MAX] }).collect()
-    }
+    use godwit_files::Journal;
+
+    use super::*;
 
     fn write_journal(path: &Path, entries: &[AlignJournalEntry]) {
         let (journal, _) = Journal::<AlignJournalEntry>::open(path).unwrap();
         entries.iter().for_each(|entry| journal.append(entry).unwrap());
-    }
-
-    #[test]
-    fn lines_come_back_and_a_torn_end_is_dropped() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("journal");
-        let entries = plans(3);
-        write_journal(&path, &entries);
-        let whole = fs::read(&path).unwrap();
-        for cut in 0..=whole.len() {
-            fs::write(&path, &whole[..cut]).unwrap();
-            let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
-            assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, entries[..lines]);
-            // Append after the last complete line.
-            write_journal(&path, &entries[lines..]);
-            assert!(fs::read(&path).unwrap() == whole);
-        }
-    }
-
-    #[test]
-    fn a_closed_journal_can_be_opened_while_a_child_process_starts() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("journal");
-        let (journal, _) = Journal::<AlignJournalEntry>::open(&path).unwrap();
-        let _inherited = journal.file.lock().unwrap().try_clone().unwrap();
-        assert_eq!(Journal::<AlignJournalEntry>::open(&path).err().unwrap().kind(), io::ErrorKind::ResourceBusy);
-        drop(journal);
-        assert!(Journal::<AlignJournalEntry>::open(&path).is_ok());
-    }
-
-    #[test]
-    fn a_changed_line_and_those_behind_it_do_not_count() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("journal");
-        write_journal(&path, &plans(3));
-        let whole = fs::read(&path).unwrap();
-        let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
-        let mut changed = whole.clone();
-        changed[first_line + 30] ^= 1;
-        fs::write(&path, changed).unwrap();
-        assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, plans(1));
     }
 
     #[test]
@@ -441,18 +269,5 @@ mod tests {
             write_journal(&path, std::slice::from_ref(&entry));
             assert_eq!(Journal::<AlignJournalEntry>::open(&path).unwrap().1, [], "{entry:?}");
         }
-    }
-
-    #[test]
-    fn two_processes_never_have_one_journal() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("journal");
-        let first = Journal::<AlignJournalEntry>::open(&path).unwrap();
-        assert_eq!(
-            Journal::<AlignJournalEntry>::open(&path).err().map(|error| error.kind()),
-            Some(io::ErrorKind::ResourceBusy)
-        );
-        drop(first);
-        assert!(Journal::<AlignJournalEntry>::open(&path).is_ok());
     }
 }

@@ -8,9 +8,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use godwit_files::{AtomicDirectory, AtomicFile, is_relative_descendant};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_files::{AtomicDirectory, AtomicFile, is_relative_descendant};
 use crate::journal::FingerprintEntry;
 
 /// Suffix of the file name of a manifest.

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use godwit_files::parent_directory;
 use godwit_formats::crypt4gh::FILE_SUFFIX;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockSignatures, DuplicateMode, SignatureBuilder};
@@ -159,7 +160,7 @@ impl MarkdupSetup {
         let outputs = parse_outputs(options)?;
         let input = InputFile::inspect("the input", &options.input)?;
         check_distinct_files(std::slice::from_ref(&input), &outputs.paths())?;
-        let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = parent_directory(&options.out);
         if !directory.is_dir() {
             let remedy = "create it, or choose another --out".to_owned();
             return Err(PipelineError::Missing {

@@ -12,10 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use godwit_files::AtomicFile;
 use godwit_kernels::sort::Spill;
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_files::AtomicFile;
 use crate::scratch::SpillFile;
 
 /// Size of the buffer of a part before its bytes are written, bytes.
@@ -269,7 +269,6 @@ impl<'s> PartitionedFile<'s> {
         let file = self.atomic_file().file();
         file.write_all_at(last_bytes, end)?;
         file.set_len(end + last_bytes.len() as u64)?;
-        file.sync_all()?;
         Ok(extents)
     }
 
@@ -433,11 +432,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::atomic_files::AtomicFileSet;
+    use godwit_files::AtomicSet;
 
     fn publish(file: PartitionedFile) {
-        let mut staged = AtomicFileSet::default();
-        staged.add(file.into_atomic_file());
+        let mut staged = AtomicSet::default();
+        staged.add(file.into_atomic_file()).unwrap();
         staged.publish().unwrap();
     }
 

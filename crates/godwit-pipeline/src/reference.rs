@@ -8,11 +8,11 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
 use godwit_engines::aligner::minimap2::Minimap2;
+use godwit_files::write_atomically;
 use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta;
 use godwit_model::Genome;
 
-use crate::atomic_files::write_atomically;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 

@@ -1,9 +1,9 @@
 //! Scratch files: unnamed spill files, which disappear when the process ends for any reason, and named files, with
 //! which a later process resumes the job.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,9 @@ use crate::error::with_file;
 
 /// An append-only file in which any thread may write and read.
 pub struct SpillFile {
-    file: File,
+    file: godwit_files::Spill,
     /// Path of a named file, or the directory of an unnamed one, for error messages.
     path: PathBuf,
-    end: AtomicU64,
     /// Set when the result of the job is no longer needed, so that long operations on the file stop.
     cancelled: Arc<AtomicBool>,
     /// Hash of the bytes that were appended since the hash was last taken; `None` if the hash is not needed.
@@ -32,8 +31,8 @@ impl SpillFile {
     /// # Errors
     /// The I/O error of the file system.
     pub fn create(directory: &Path, cancelled: Arc<AtomicBool>) -> io::Result<Self> {
-        let file = create_unnamed_file(directory)?;
-        Ok(Self { file, path: directory.to_owned(), end: AtomicU64::new(0), cancelled, digest: None })
+        let file = godwit_files::Spill::create(directory)?;
+        Ok(Self { file, path: directory.to_owned(), cancelled, digest: None })
     }
 
     /// Opens or creates a named spill file, which remains when the process ends. Appended bytes are hashed.
@@ -41,10 +40,8 @@ impl SpillFile {
     /// # Errors
     /// The I/O error of the file system.
     pub fn open_resumable(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let end = AtomicU64::new(file.metadata()?.len());
-        let path = path.to_owned();
-        Ok(Self { file, path, end, cancelled: Arc::default(), digest: Some(Mutex::default()) })
+        let file = godwit_files::Spill::open(path)?;
+        Ok(Self { file, path: path.to_owned(), cancelled: Arc::default(), digest: Some(Mutex::default()) })
     }
 
     /// Opens or creates a named spill file like [`SpillFile::open_resumable`], but does not hash appended bytes. For
@@ -61,8 +58,7 @@ impl SpillFile {
     /// # Errors
     /// The I/O error of the file system.
     pub fn truncate(&self, end: u64) -> io::Result<()> {
-        self.end.store(end, Ordering::Relaxed);
-        self.with_path(self.file.set_len(end))
+        self.with_path(self.file.truncate(end))
     }
 
     /// Makes all appended bytes durable.
@@ -70,7 +66,7 @@ impl SpillFile {
     /// # Errors
     /// The I/O error of the file system.
     pub fn sync(&self) -> io::Result<()> {
-        self.with_path(self.file.sync_data())
+        self.with_path(self.file.sync())
     }
 
     /// Returns the BLAKE3 of the bytes appended since the last call. The hash is valid only if one thread at a time
@@ -83,7 +79,7 @@ impl SpillFile {
     /// Reserves space for bytes that are written later, and returns the offset of the space. Reserved bytes that are
     /// not yet written read as zeros.
     pub fn reserve(&self, bytes: u64) -> u64 {
-        self.end.fetch_add(bytes, Ordering::Relaxed)
+        self.file.reserve(bytes)
     }
 
     /// Writes bytes into reserved space.
@@ -91,7 +87,7 @@ impl SpillFile {
     /// # Errors
     /// The I/O error of the file system.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.with_path(self.file.write_all_at(bytes, offset))
+        self.with_path(self.file.write_at(offset, bytes))
     }
 
     /// Adds the path of this file to an error, because code that uses spill files also uses other files.
@@ -101,14 +97,13 @@ impl SpillFile {
 
     /// Returns the size of the file including reserved space, bytes.
     pub fn bytes(&self) -> u64 {
-        self.end.load(Ordering::Relaxed)
+        self.file.bytes()
     }
 }
 
 impl Spill for SpillFile {
     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
-        let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.with_path(self.file.write_all_at(bytes, offset))?;
+        let offset = self.with_path(self.file.append(bytes))?;
         if let Some(digest) = &self.digest {
             digest.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
         }
@@ -116,24 +111,12 @@ impl Spill for SpillFile {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.with_path(self.file.read_exact_at(bytes, offset))
+        self.with_path(self.file.read_at(offset, bytes))
     }
 
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
-}
-
-/// Creates an unnamed file on the file system of `directory`, which must exist. The file disappears even if the process
-/// is killed.
-///
-/// # Errors
-/// The I/O error of the file system.
-pub fn create_unnamed_file(directory: &Path) -> io::Result<File> {
-    let path = directory.join(format!(".godwit-spill-{}", unique_name()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    fs::remove_file(&path)?;
-    Ok(file)
 }
 
 /// Creates a directory and its parents with access for this user only, because genomes are private. The permissions of

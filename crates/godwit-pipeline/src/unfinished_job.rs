@@ -1,20 +1,22 @@
 //! Reading of the aligned reads of an unfinished `align` job from its job directory.
 //!
-//! The job directory contains the blocks that are aligned so far, each of them sorted, and the [journal], which lists the
-//! blocks. Reading takes no locks and writes no files, so that the job is not affected. Duplicate flags are not available, because the job marks duplicates after the last block.
+//! The job directory contains the blocks that are aligned so far, each of them sorted, and the
+//! [journal](crate::journal), which lists the blocks. Reading takes no locks and writes no files, so that the job is not
+//! affected. Duplicate flags are not available, because the job marks duplicates after the last block.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use godwit_files::{FileStamp, Journal};
 use godwit_formats::bam::RecordBuffer;
 use godwit_formats::sam::{Header, HeaderError};
 use godwit_model::{IntervalSet, PartitionPlan, SortKey};
 
 use crate::job_directory::{DIRECTORY_NAME, HEADER_FILE};
-use crate::journal::{self, AlignJournalEntry, BlockEntry};
+use crate::journal::{AlignJournalEntry, BlockEntry};
 use crate::runs::{FrameLocation, RunTable, unpack_frame};
 
 /// Maximum size of the frame table of a block, bytes. Even the largest block with very small frames has a smaller
@@ -71,15 +73,15 @@ impl UnfinishedJob {
         let failed = |source| UnfinishedJobError::Io { out: out.to_owned(), source };
         let directory = out.join(DIRECTORY_NAME);
         let shown = directory.join(HEADER_FILE);
-        // A job that starts over writes the header file again, so the metadata of this file identify the job.
-        let metadata = fs::metadata(&shown).map_err(failed)?;
+        // A job that starts over writes the header file again, so the stamp of this file identifies the job.
+        let stamp = FileStamp::read(&shown).map_err(failed)?;
         let bytes = fs::read(&shown).map_err(failed)?;
         let text = bytes.iter().position(|byte| *byte == b'\n').map_or(&[][..], |end| &bytes[end + 1..]);
         let damaged =
             |error: HeaderError| UnfinishedJobError::Damaged { out: out.to_owned(), problem: error.to_string() };
         let header = Header::parse(text).map_err(damaged)?;
         let contigs = header.genome().map_err(damaged)?.contigs().len();
-        let entries: Vec<AlignJournalEntry> = journal::read(&directory.join("journal")).map_err(failed)?;
+        let entries: Vec<AlignJournalEntry> = Journal::read(&directory.join("journal")).map_err(failed)?;
         let data = match entries.first() {
             Some(AlignJournalEntry::Start { data_directory: Some(bytes), .. }) => {
                 std::ffi::OsString::from_vec(bytes.clone()).into()
@@ -87,7 +89,7 @@ impl UnfinishedJob {
             _ => directory,
         };
         let blocks = File::open(data.join("blocks")).map_err(failed)?;
-        let state = [metadata.ino(), metadata.mtime() as u64, metadata.mtime_nsec() as u64].map(u64::to_le_bytes);
+        let state = [stamp.inode, stamp.modified_s as u64, stamp.modified_ns as u64].map(u64::to_le_bytes);
         let hash = blake3::hash(state.as_flattened());
         let version = hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         Ok(Self { out: out.to_owned(), header, contigs, blocks, version })
@@ -113,7 +115,7 @@ impl UnfinishedJob {
 
     /// Returns the number of partitions, and the entries of the blocks that are aligned so far.
     fn partitions_and_blocks(&self) -> Result<(usize, Vec<BlockEntry>), UnfinishedJobError> {
-        let entries: Vec<AlignJournalEntry> = match journal::read(&self.out.join(DIRECTORY_NAME).join("journal")) {
+        let entries: Vec<AlignJournalEntry> = match Journal::read(&self.out.join(DIRECTORY_NAME).join("journal")) {
             Ok(entries) => entries,
             // The job has ended since it was opened, and has published its outputs.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

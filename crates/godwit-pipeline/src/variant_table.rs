@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::columnar::{ArrowFileWriter, TableFormat};
 use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout, VariantParquetWriter};
 
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
 /// Writes the records of a VCF file as columns ([`godwit_model::schema::variant_columns`]) to one file, in the same
@@ -24,7 +24,7 @@ pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &Atomic
         let problem = format!("{} ends in neither .parquet nor .arrow; name the format by its ending", out.display());
         return Err(PipelineError::Options { problem });
     };
-    let mut staged = AtomicFileSet::default();
+    let mut staged = AtomicSet::default();
     let records = add_variant_table(vcf, out, format, threads, cancelled, &mut staged)?;
     staged.publish().map_err(|(path, source)| PipelineError::File { action: "write", path, source })?;
     Ok(records)
@@ -37,7 +37,7 @@ pub(crate) fn add_variant_table(
     format: TableFormat,
     threads: usize,
     cancelled: &AtomicBool,
-    staged: &mut AtomicFileSet,
+    staged: &mut AtomicSet,
 ) -> Result<u64, PipelineError> {
     let mut reader = Reader::open(vcf, threads)?;
     let layout = VariantLayout::new(reader.header())?;
@@ -61,8 +61,7 @@ pub(crate) fn add_variant_table(
         writer.write(&columns.take_batch()?)?;
     }
     writer.finish(out)?;
-    file.file().sync_all().map_err(PipelineError::file("write", out))?;
-    staged.add(file);
+    staged.add(file).map_err(PipelineError::file("write", out))?;
     Ok(records)
 }
 

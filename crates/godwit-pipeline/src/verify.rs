@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use godwit_files::parent_directory;
 use godwit_formats::message_with_causes;
 
 use crate::error::PipelineError;
@@ -118,7 +119,7 @@ fn read_manifest(path: &Path) -> Result<Manifest, PipelineError> {
 /// Returns the manifest that lists a file and is in the same directory, with the index of the file in the manifest.
 /// Returns `None` if there is no such manifest.
 fn find_manifest(path: &Path) -> Result<Option<(Manifest, usize)>, PipelineError> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = parent_directory(path);
     if !directory.is_dir() {
         return Ok(None);
     }

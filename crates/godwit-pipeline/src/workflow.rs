@@ -22,12 +22,12 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 use godwit_engines::gatk::GatkToolkit;
 use godwit_engines::variant_filter::TrainingResource;
+use godwit_files::check_available;
 use godwit_formats::message_with_causes;
 use godwit_model::PloidyTable;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
 use crate::align_and_call::{add_calling_report, align_with_calling};
-use crate::atomic_files::check_available;
 use crate::call::{
     CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, find_index, recalibrate, report_path,
 };

@@ -11,13 +11,11 @@
 mod child_processes;
 mod descendants;
 mod locked_directory;
-mod locked_file;
 mod temporary_paths;
 
 pub use child_processes::{Signal, has_exited, set_parent_death_signal, signal_group, wait_for_exit};
 pub use descendants::terminate_descendants;
 pub use locked_directory::LockedDirectory;
-pub use locked_file::LockedFile;
 pub use temporary_paths::{
     ResumablePaths, TemporaryItem, TemporaryPath, discard_resumable_work, remove_and_block_temporary_paths,
     remove_temporary_paths, resume_instruction, set_resume_instruction,

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
 
+use godwit_files::FileStamp;
 use godwit_flight::{Authorizer, Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, Principal};
 
 use crate::authorized_catalog::AuthorizedCatalog;
@@ -13,9 +13,6 @@ use crate::policy::Policy;
 use crate::rule::Rule;
 use crate::samples::{covers_samples, visible_sample_indexes};
 
-/// Modification time, size and inode of a file; `None` if the file does not exist.
-type FileStamp = Option<(SystemTime, u64, u64)>;
-
 /// The current policy of a server, which is reloaded after a change of its file.
 #[derive(Debug)]
 pub struct PolicyStore {
@@ -23,8 +20,9 @@ pub struct PolicyStore {
     /// Catalog of the datasets. It determines to which dataset a file belongs, and which samples the dataset contains.
     catalog: Arc<dyn Catalog>,
     policy: RwLock<Arc<Policy>>,
-    /// States of the policy file: at the time it was last read, and at the time it was last checked for changes.
-    stamps: RwLock<(FileStamp, FileStamp)>,
+    /// Stamps of the policy file: at the time it was last read, and at the time it was last checked for changes; `None`
+    /// if the file did not exist.
+    stamps: RwLock<(Option<FileStamp>, Option<FileStamp>)>,
 }
 
 impl PolicyStore {
@@ -33,7 +31,7 @@ impl PolicyStore {
     /// # Errors
     /// [`PolicyError`] if the file is not a valid policy.
     pub fn open(path: &Path, catalog: Arc<dyn Catalog>) -> Result<Self, PolicyError> {
-        let stamp = file_stamp(path);
+        let stamp = FileStamp::read(path).ok();
         let policy = RwLock::new(Arc::new(Policy::read(path)?));
         Ok(Self { path: path.to_owned(), catalog, policy, stamps: RwLock::new((stamp, stamp)) })
     }
@@ -54,7 +52,7 @@ impl PolicyStore {
     /// # Errors
     /// [`PolicyError`] if the new file is not a valid policy.
     pub fn reload_if_changed(&self) -> Option<Result<Arc<Policy>, PolicyError>> {
-        let now = file_stamp(&self.path);
+        let now = FileStamp::read(&self.path).ok();
         let mut stamps = self.stamps.write().unwrap_or_else(PoisonError::into_inner);
         let is_settled = stamps.1 == now;
         stamps.1 = now;
@@ -62,7 +60,7 @@ impl PolicyStore {
             return None;
         }
         let read = Policy::read(&self.path).map(Arc::new);
-        if file_stamp(&self.path) != now {
+        if FileStamp::read(&self.path).ok() != now {
             // The file changed while it was read. A later check reads it again.
             return None;
         }
@@ -77,12 +75,6 @@ impl PolicyStore {
     pub fn encode_grants(&self, principal: &Principal) -> Vec<u8> {
         self.policy().grants_for(principal).to_bytes()
     }
-}
-
-fn file_stamp(path: &Path) -> FileStamp {
-    use std::os::unix::fs::MetadataExt as _;
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.modified().ok()?, found.len(), found.ino()))
 }
 
 /// Removes empty components and single dots from a path. Returns `None` if the path is empty or contains `..`.

@@ -7,18 +7,17 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::{Float64Builder, Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use godwit_files::{AtomicFile, Spill};
 use godwit_formats::columnar::{ColumnarError, TableFileWriter, TableFormat};
 use godwit_model::schema::hit_columns;
 
 use crate::SearchError;
-use crate::atomic_file::AtomicFile;
 use crate::search_checkpoint::FileExtent;
 use crate::worker_protocol::{FieldReader, HitRow};
 
@@ -60,9 +59,9 @@ impl HitsFile {
     /// Creates the table file under a temporary name beside `path`.
     pub(crate) fn create(path: &Path, log: RowLog, program: &str, engine: &str) -> Result<Self, SearchError> {
         let format = table_format(path)?;
-        let atomic_file = AtomicFile::create(Some(path), Path::new("."), Some("hits"))?;
-        let file = File::options().write(true).open(atomic_file.temporary_path());
-        let file = file.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })?;
+        let failed = |source| SearchError::File { action: "write", path: path.to_owned(), source };
+        let atomic_file = AtomicFile::create(path).map_err(failed)?;
+        let file = atomic_file.file().try_clone().map_err(failed)?;
         let keys = [
             (hit_columns::VERSION_KEY, hit_columns::VERSION),
             (hit_columns::PROGRAM_KEY, program),
@@ -117,32 +116,30 @@ impl HitsFile {
             self.table.write(&self.columns.take_batch()?)?;
         }
         let mut out = self.table.finish()?;
-        let bytes = out.flush().and_then(|()| out.get_ref().metadata()).map(|metadata| metadata.len());
-        let wrong = |source| SearchError::File { action: "write", path: self.file.temporary_path().to_owned(), source };
-        let bytes = bytes.map_err(wrong)?;
-        Ok(UncommittedHits { file: self.file, bytes, rows: self.rows })
+        let failed = |source| SearchError::File { action: "write", path: self.file.path().to_owned(), source };
+        out.flush().map_err(failed)?;
+        Ok(UncommittedHits { file: self.file, rows: self.rows })
     }
 }
 
 /// A complete table of hits that still has its temporary name.
 pub(crate) struct UncommittedHits {
     file: AtomicFile,
-    bytes: u64,
     pub(crate) rows: u64,
 }
 
 impl UncommittedHits {
     /// Renames the table to its final name.
     pub(crate) fn commit(self) -> Result<(), SearchError> {
-        self.file.commit(self.bytes)
+        let path = self.file.path().to_owned();
+        self.file.commit().map_err(|source| SearchError::File { action: "write", path, source })
     }
 }
 
 /// A log on disk of the rows of all pieces; the rows of a piece wait in it until all earlier pieces are written.
 pub(crate) struct RowLog {
-    file: File,
+    file: Spill,
     path: PathBuf,
-    end: u64,
     /// Offset and size in bytes in the log of the rows of each piece that is not yet in the table.
     pending_rows: BTreeMap<u64, (u64, u64)>,
 }
@@ -152,30 +149,28 @@ impl RowLog {
     pub(crate) fn create_unnamed(scratch: &Path) -> Result<Self, SearchError> {
         let path = scratch.to_owned();
         let wrong = |source| SearchError::File { action: "make a scratch file in", path: path.clone(), source };
-        let file = tempfile::tempfile_in(scratch).map_err(wrong)?;
-        Ok(Self { file, path, end: 0, pending_rows: BTreeMap::new() })
+        let file = Spill::create(scratch).map_err(wrong)?;
+        Ok(Self { file, path, pending_rows: BTreeMap::new() })
     }
 
     /// Opens or creates the log in a checkpoint directory; new rows are appended to it.
     pub(crate) fn open_named(path: &Path) -> Result<Self, SearchError> {
         let wrong = |source| SearchError::File { action: "write", path: path.to_owned(), source };
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(wrong)?;
-        let end = file.metadata().map_err(wrong)?.len();
-        Ok(Self { file, path: path.to_owned(), end, pending_rows: BTreeMap::new() })
+        let file = Spill::open(path).map_err(wrong)?;
+        Ok(Self { file, path: path.to_owned(), pending_rows: BTreeMap::new() })
     }
 
     fn append_rows(&mut self, piece: u64, rows: &[u8]) -> Result<FileExtent, SearchError> {
-        self.file.write_all_at(rows, self.end).map_err(|source| self.file_error("write", source))?;
-        let kept = FileExtent { offset: self.end, bytes: rows.len() as u64, checksum: libdeflater::crc32(rows) };
+        let offset = self.file.append(rows).map_err(|source| self.file_error("write", source))?;
+        let kept = FileExtent { offset, bytes: rows.len() as u64, checksum: libdeflater::crc32(rows) };
         self.pending_rows.insert(piece, (kept.offset, kept.bytes));
-        self.end += kept.bytes;
         Ok(kept)
     }
 
     fn take_rows(&mut self, piece: u64) -> Result<Option<Vec<u8>>, SearchError> {
         let Some((offset, length)) = self.pending_rows.remove(&piece) else { return Ok(None) };
         let mut rows = vec![0; length as usize];
-        self.file.read_exact_at(&mut rows, offset).map_err(|source| self.file_error("read", source))?;
+        self.file.read_at(offset, &mut rows).map_err(|source| self.file_error("read", source))?;
         Ok(Some(rows))
     }
 

@@ -12,13 +12,13 @@
 //!
 //! This crate does *not* align sequences itself, and does not parse databases or BLAST+ reports.
 
-mod atomic_file;
 mod cluster_messages;
 mod cluster_search;
 mod cluster_worker;
 mod command_line;
 mod error;
 mod hits;
+mod output_file;
 mod output_offsets;
 mod search_checkpoint;
 mod search_options;

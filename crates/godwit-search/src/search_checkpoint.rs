@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use godwit_process::{LockedFile, ResumablePaths, TemporaryPath};
+use godwit_files::{Journal, JournalEntry};
+use godwit_process::{ResumablePaths, TemporaryPath};
 use serde::{Deserialize, Serialize};
 
 use crate::SearchError;
@@ -20,8 +21,6 @@ use crate::worker_protocol::HeaderLine;
 
 /// Size in bytes of the buffer for verifying checksums.
 const CHECK_BUFFER_BYTES: usize = 1 << 20;
-/// Number of characters before the JSON of a journal line: eight hexadecimal digits of the checksum, and a space.
-const CHECKSUM_CHARS: usize = 9;
 
 /// The identity of a search: a resumed search must have the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +102,17 @@ pub(crate) enum CheckpointEntry {
     Complete { bytes: u64 },
 }
 
+impl JournalEntry for CheckpointEntry {
+    // The entries contain no paths of files to write, and data with a wrong checksum are ignored.
+    fn is_sound(&self) -> bool {
+        true
+    }
+
+    fn checksum(text: &[u8]) -> String {
+        format!("{:08x}", libdeflater::crc32(text))
+    }
+}
+
 /// A batch of queries whose reports are written to the output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FinishedBatch {
@@ -138,7 +148,7 @@ pub(crate) struct ResumeState {
 #[derive(Debug)]
 pub(crate) struct SearchCheckpoint {
     directory: PathBuf,
-    file: LockedFile,
+    journal: Journal<CheckpointEntry>,
     hits: File,
     hits_end: u64,
     /// Number of the batch whose hits are in the file `hits`.
@@ -158,7 +168,7 @@ impl SearchCheckpoint {
 
     /// Returns the partition of a stopped search with this output; `None` if there is no checkpoint.
     pub(crate) fn read_partition(out: &Path) -> Option<SearchPartition> {
-        let lines = read_entries(&Self::directory_path(out).join("journal")).ok()?.0;
+        let lines = Journal::read(&Self::directory_path(out).join("journal")).ok()?;
         lines.into_iter().find_map(|line| match line {
             CheckpointEntry::Start(_, cut) => Some(cut),
             _ => None,
@@ -196,15 +206,17 @@ impl SearchCheckpoint {
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
             file.map_err(wrong("write", &path))
         };
-        let Ok(mut file) = LockedFile::try_lock(open("journal")?) else {
-            let source = std::io::Error::new(std::io::ErrorKind::ResourceBusy, "another search is using it");
-            return Err(wrong("write", out)(source));
+        let (journal, lines) = match Journal::open(&path) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                let source = std::io::Error::new(ErrorKind::ResourceBusy, "another search is using it");
+                return Err(wrong("write", out)(source));
+            }
+            opened => opened.map_err(wrong("write", &path))?,
         };
-        let (lines, end) = if resumes { read_entries(&path).map_err(wrong("read", &path))? } else { (Vec::new(), 0) };
-        file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(wrong("write", &path))?;
         let (hits, resumable) = (open("hits")?, ResumablePaths::new([]));
-        let mut journal = Self { hits, file, hits_end: 0, hits_batch: 0, has_progress: false, resumable, directory };
-        match lines.split_first() {
+        let (hits_end, hits_batch, has_progress) = (0, 0, false);
+        let mut checkpoint = Self { directory, journal, hits, hits_end, hits_batch, has_progress, resumable };
+        match lines.split_first().filter(|_| resumes) {
             Some((CheckpointEntry::Start(then, how), rest)) => {
                 let difference = then.difference(identity);
                 let difference = difference.or_else(|| {
@@ -213,19 +225,19 @@ impl SearchCheckpoint {
                     })
                 });
                 if let Some(difference) = difference {
-                    return Err(SearchError::Resume { directory: journal.directory, difference });
+                    return Err(SearchError::Resume { directory: checkpoint.directory, difference });
                 }
-                let finished = journal.verify_entries(rest)?;
-                Ok((journal, finished))
+                let finished = checkpoint.verify_entries(rest)?;
+                Ok((checkpoint, finished))
             }
             _ => {
-                journal.resumable = ResumablePaths::new([journal.directory.as_path()]);
-                journal.file.set_len(0).and_then(|()| journal.file.rewind()).map_err(wrong("write", &path))?;
+                checkpoint.resumable = ResumablePaths::new([checkpoint.directory.as_path()]);
+                checkpoint.journal.clear().map_err(wrong("write", &path))?;
                 for name in ["output", "rows", "hits"] {
-                    open(name)?.set_len(0).map_err(wrong("write", &journal.file_path(name)))?;
+                    open(name)?.set_len(0).map_err(wrong("write", &checkpoint.file_path(name)))?;
                 }
-                journal.append_entry(&CheckpointEntry::Start(identity.clone(), cut.clone()))?;
-                Ok((journal, ResumeState::default()))
+                checkpoint.append_entry(&CheckpointEntry::Start(identity.clone(), cut.clone()))?;
+                Ok((checkpoint, ResumeState::default()))
             }
         }
     }
@@ -295,9 +307,7 @@ impl SearchCheckpoint {
 
     /// Appends an entry to the journal.
     pub(crate) fn append_entry(&mut self, line: &CheckpointEntry) -> Result<(), SearchError> {
-        let text = serde_json::to_string(line).expect("a line is JSON");
-        let line_of_file = format!("{:08x} {text}\n", libdeflater::crc32(text.as_bytes()));
-        self.file.write_all(line_of_file.as_bytes()).map_err(|source| self.file_error("write", source))?;
+        self.journal.append_unsynced(line).map_err(|source| self.file_error("write", source))?;
         if !matches!(line, CheckpointEntry::Start(..)) {
             self.has_progress = true;
             self.resumable.unregister();
@@ -323,26 +333,6 @@ impl SearchCheckpoint {
     fn file_error(&self, action: &'static str, source: std::io::Error) -> SearchError {
         SearchError::File { action, path: self.directory.clone(), source }
     }
-}
-
-/// Reads the entries of a journal up to the first damaged one. Returns them and the offset at which they end.
-fn read_entries(path: &Path) -> std::io::Result<(Vec<CheckpointEntry>, u64)> {
-    let bytes = fs::read(path)?;
-    let (mut lines, mut end) = (Vec::new(), 0);
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let whole = line.strip_suffix(b"\n").and_then(|line| line.split_at_checked(CHECKSUM_CHARS));
-        let Some((checksum, text)) = whole else { break };
-        let stored_checksum =
-            std::str::from_utf8(checksum).ok().and_then(|digits| u32::from_str_radix(digits.trim_end(), 16).ok());
-        let Some(parsed) =
-            serde_json::from_slice(text).ok().filter(|_| stored_checksum == Some(libdeflater::crc32(text)))
-        else {
-            break;
-        };
-        lines.push(parsed);
-        end += line.len() as u64;
-    }
-    Ok((lines, end))
 }
 
 /// Returns whether the data at all these extents of a file matches the checksums.

@@ -13,7 +13,7 @@ use godwit_fleet::leases::{CommitResult, ItemId, Lease};
 use godwit_fleet::{Leases, WorkerId};
 
 use crate::SearchError;
-use crate::atomic_file;
+use crate::output_file;
 use crate::output_offsets::OutputOffsets;
 use crate::worker_backend::WorkerBackend;
 use crate::worker_process::WorkerExit;
@@ -455,7 +455,7 @@ impl ItemDispatcher<'_, '_> {
         if placed.is_empty() {
             return false;
         }
-        let page = if self.pool.backend().is_multi_host() { atomic_file::PAGE_BYTES } else { 1 };
+        let page = if self.pool.backend().is_multi_host() { output_file::PAGE_BYTES } else { 1 };
         let mut request = ProtocolFrame::new(b'W').with_text(output.path.as_os_str().as_encoded_bytes()).with_u64(page);
         for item in &placed {
             let offset = output.offsets.piece_offset(item.0 as usize).unwrap_or_default();
@@ -470,7 +470,7 @@ impl ItemDispatcher<'_, '_> {
         let item = match (self.slots[number].current_task.take(), answer) {
             (Some(WorkerTask::WriteReports(items)), Response::Written { edges }) => {
                 let Some(output) = &self.output else { return Ok(()) };
-                edges.iter().try_for_each(|(offset, bytes)| atomic_file::write_at(&output.path, bytes, *offset))?;
+                edges.iter().try_for_each(|(offset, bytes)| output_file::write_at(&output.path, bytes, *offset))?;
                 let places =
                     items.iter().map(|item| (*item, output.offsets.piece_offset(item.0 as usize).unwrap_or_default()));
                 let places: Vec<(ItemId, u64)> = places.collect();

@@ -7,11 +7,13 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
+
+use godwit_files::FileStamp;
 
 use self::search_identity::{first_changed_file, search_identity, volume_file_stamps};
-use crate::atomic_file::{AtomicFile, reject_directory};
 use crate::hits::{self, HitsFile, RowLog};
+use crate::output_file::{OutputFile, reject_directory};
 use crate::output_offsets::OutputOffsets;
 use crate::search_checkpoint::{
     self, CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
@@ -49,7 +51,7 @@ pub struct Search<'a> {
     partition: SearchPartition,
     checkpoint: Option<SearchCheckpoint>,
     resume_state: ResumeState,
-    volumes: Vec<(PathBuf, u64, Option<SystemTime>)>,
+    volumes: Vec<(PathBuf, FileStamp)>,
     counts: SearchCounts,
     hits_file: Option<HitsFile>,
     seconds: WallSeconds,
@@ -192,9 +194,9 @@ impl<'a> Search<'a> {
     /// Searches what is not in the checkpoint, and renames the output to its final name. Returns the size of the
     /// output.
     fn search_and_commit(&mut self, step: &dyn Fn(SearchProgress)) -> Result<u64, SearchError> {
-        let atomic_file = self.open_output_files()?;
+        let output_file = self.open_output_files()?;
         let mut output =
-            ReportOutput { path: atomic_file.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
+            ReportOutput { path: output_file.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
         let mut bytes = 0;
         if let Some(whole) = self.resume_state.output_bytes {
             // An earlier search has written the whole output, but stopped before it renamed the output.
@@ -203,13 +205,13 @@ impl<'a> Search<'a> {
             bytes = whole;
         } else if !self.init_response.queries_are_empty {
             let prolog = self.request_text(&ProtocolFrame::new(b'P'))?;
-            atomic_file.write_at(&prolog, 0)?;
+            output_file.write_at(&prolog, 0)?;
             output.offsets = OutputOffsets::starting_at(prolog.len() as u64);
             match self.plan {
                 SearchPlan::Queries => self.search_query_batches(&mut output, step)?,
                 SearchPlan::Database { .. } => self.search_database_ranges(&mut output, step)?,
             }
-            bytes = self.finish_output(&atomic_file, output.offsets.known_end())?;
+            bytes = self.finish_output(&output_file, output.offsets.known_end())?;
         }
         if let Some(path) = first_changed_file(&self.volumes) {
             return Err(SearchError::DatabaseChanged { path });
@@ -217,29 +219,29 @@ impl<'a> Search<'a> {
         // The output is renamed after the table of hits: if the output exists, both are complete.
         let table = self.hits_file.take().map(HitsFile::finish).transpose()?;
         if let Some(journal) = self.checkpoint.as_mut().filter(|_| self.resume_state.output_bytes.is_none()) {
-            atomic_file.sync()?;
+            output_file.sync()?;
             journal.append_entry(&CheckpointEntry::Complete { bytes })?;
         }
         if let Some(whole) = table {
             self.counts.hits = Some(whole.rows);
             whole.commit()?;
         }
-        if atomic_file.temporary_path().exists() {
-            atomic_file.commit(bytes)?;
+        if output_file.temporary_path().exists() {
+            output_file.commit(bytes)?;
         }
         Ok(bytes)
     }
 
     /// Creates the output file and the log of hit rows, or opens those of the search that is resumed.
-    fn open_output_files(&mut self) -> Result<AtomicFile, SearchError> {
+    fn open_output_files(&mut self) -> Result<OutputFile, SearchError> {
         let options = self.options;
-        let atomic_file = match &options.command.output_path {
-            None => AtomicFile::create(None, &options.scratch_directory, None)?,
+        let output_file = match &options.command.output_path {
+            None => OutputFile::create_for_stdout(&options.scratch_directory)?,
             Some(out) => {
                 reject_directory(out)?;
                 let (journal, finished) = SearchCheckpoint::open(out, options.resume, &self.identity, &self.partition)?;
                 self.resume_state = finished;
-                AtomicFile::open_kept(self.checkpoint.insert(journal).file_path("output"), out)
+                OutputFile::open_checkpoint(self.checkpoint.insert(journal).file_path("output"), out)
             }
         };
         if let Some(path) = &options.hits_path {
@@ -249,7 +251,7 @@ impl<'a> Search<'a> {
             };
             self.hits_file = Some(HitsFile::create(path, log, options.command.program.name(), &self.engine_name)?);
         }
-        Ok(atomic_file)
+        Ok(output_file)
     }
 
     /// Counts the batches that an earlier search finished, and adds their rows to the table of hits. Returns the lines
@@ -272,19 +274,19 @@ impl<'a> Search<'a> {
 
     /// Writes the epilog after the reports and, for SAM, the header before them; merges the tables of a search over
     /// alias files instead. Returns the size of the output.
-    fn finish_output(&mut self, atomic_file: &AtomicFile, end: u64) -> Result<u64, SearchError> {
+    fn finish_output(&mut self, output_file: &OutputFile, end: u64) -> Result<u64, SearchError> {
         if let Some(bulk) = self.options.command.tool_search.as_ref().filter(|bulk| bulk.range_tables.is_some()) {
             let tables = self.counts.report_extents.iter().map(|place| {
-                let mut table = File::open(atomic_file.temporary_path())?;
+                let mut table = File::open(output_file.temporary_path())?;
                 table.seek(SeekFrom::Start(place.offset))?;
                 Ok(BufReader::new(table.take(place.bytes)))
             });
-            atomic_file.rewrite(|to| tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
+            output_file.rewrite(|to| tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
             self.counts.queries = self.query_count;
-            return atomic_file.file_bytes();
+            return output_file.file_bytes();
         }
         let epilog = self.request_text(&ProtocolFrame::new(b'Z').with_u32(self.counts.queries as u32))?;
-        atomic_file.write_at(&epilog, end)?;
+        output_file.write_at(&epilog, end)?;
         let end = end + epilog.len() as u64;
         if self.options.command.format != SAM_FORMAT {
             return Ok(end);
@@ -296,7 +298,7 @@ impl<'a> Search<'a> {
             .filter(|(name, _)| seen.insert(name.clone()))
             .fold(ProtocolFrame::new(b'F'), |request, (name, line)| request.with_text(&name).with_text(&line));
         let header = self.request_text(&request)?;
-        atomic_file.prepend(&header)?;
+        output_file.prepend(&header)?;
         Ok(end + header.len() as u64)
     }
 

@@ -5,10 +5,10 @@
 
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_files::FileStamp;
 use godwit_flight::DatasetError;
 use godwit_formats::bgzf::{Reader, open_text_source};
 use godwit_formats::crypt4gh::{self, FILE_SUFFIX};
@@ -119,7 +119,8 @@ fn local_file_snapshot(path: &Path, metadata: &Metadata) -> FileSnapshot {
 
 /// Returns a fingerprint of the state of a file: its inode, modification time and size.
 fn fingerprint_of(metadata: &Metadata) -> Vec<u8> {
-    let numbers = [metadata.ino() as i64, metadata.mtime(), metadata.mtime_nsec(), metadata.len() as i64];
+    let stamp = FileStamp::from_metadata(metadata);
+    let numbers = [stamp.inode as i64, stamp.modified_s, stamp.modified_ns, stamp.bytes as i64];
     numbers.into_iter().flat_map(i64::to_le_bytes).collect()
 }
 

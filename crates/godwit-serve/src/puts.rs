@@ -10,14 +10,15 @@ mod dataset_part;
 mod staging_directory;
 mod temporary_datasets;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use godwit_files::{AtomicFile, sync_directory};
 use godwit_flight::{DatasetError, DatasetWriter, PutRequest, PutSummary, WriteMode};
 use godwit_formats::columnar::{ColumnarError, PageCompression, ParquetFiles, TableParquetWriter};
 
@@ -357,15 +358,11 @@ fn part_name(parts: usize, staging_directory: &StagingDirectory, target: &PutTar
 
 /// Replaces the list of the parts of a dataset atomically. The caller must sync the directory afterwards.
 fn replace_part_list(directory: &Path, names: &[String]) -> io::Result<()> {
-    let fresh = directory.join("._parts");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all((names.join("\n") + "\n").as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&fresh, directory.join(PART_LIST_NAME))
-}
-
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+    let mut list = AtomicFile::create(&directory.join(PART_LIST_NAME))?;
+    list.file().set_permissions(Permissions::from_mode(0o600))?;
+    list.write_all((names.join("\n") + "\n").as_bytes())?;
+    list.file().sync_all()?;
+    list.commit_unsynced()
 }
 
 #[cfg(test)]
@@ -404,13 +401,14 @@ mod tests {
         let (files, free) = (file_count(&dataset), memory.free_bytes());
         assert!(files == 2 && free < MEMORY_BYTES, "{files} files, {free} bytes");
         // A directory with the temporary name of the list makes the commit fail after the part was moved.
-        fs::create_dir(dataset.join("._parts")).unwrap();
+        let temporary_list = dataset.join(godwit_files::temporary_name(Path::new(PART_LIST_NAME)));
+        fs::create_dir(&temporary_list).unwrap();
         for rows in [3, 1_000_000] {
             assert!(matches!(append(rows), Err(DatasetError::Local(_))));
             assert_eq!((file_count(&dataset), file_count(&spilled)), (files + 1, 0));
             assert_eq!(memory.free_bytes(), free);
         }
-        fs::remove_dir(dataset.join("._parts")).unwrap();
+        fs::remove_dir(&temporary_list).unwrap();
         append(1_000_000).unwrap();
         assert_eq!((memory.free_bytes(), file_count(&spilled)), (free, 1));
         puts.remove_dataset(Path::new("a.parquet"), "a.parquet").unwrap();

@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
+use godwit_files::{is_file_at_path, parent_directory, sync_directory};
 
 use crate::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
 use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
-use crate::journal::{BlockHashes, Journal, JournalHeader, is_file_at_path};
-use crate::parent_directory::parent_directory;
+use crate::journal::{BlockHashes, Journal, JournalHeader};
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::ranges::RangeSet;
 use crate::write_back;
@@ -441,8 +441,7 @@ impl FileReceiver {
             }
         }
         for place in std::mem::take(&mut *lock(&self.changed_directories)) {
-            let synced = File::open(&place).and_then(|directory| directory.sync_all());
-            if let Err(why) = synced.map_err(TransferError::io_error("write", &place)) {
+            if let Err(why) = sync_directory(&place).map_err(TransferError::io_error("write", &place)) {
                 let path = path_to_text(place.strip_prefix(&self.base_path).unwrap_or(&place));
                 failures.push(EntryFailure { path, error: why });
             }

@@ -7,12 +7,11 @@
 //! Disk space for all records is reserved before the first block is written. Otherwise a full disk could prevent
 //! records of blocks that are on it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use godwit_process::LockedFile;
+use godwit_files::JournalFile;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
@@ -67,19 +66,13 @@ fn encode_record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
 /// A journal that is open for writing. Its lock keeps other processes from writing the file.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: LockedFile,
-    path: PathBuf,
-    /// Offset at which the next record is written, bytes. The next record overwrites an incomplete one.
-    end_offset: u64,
+    file: JournalFile,
 }
 
-/// Opens a journal file and locks it.
-fn open_locked(path: &Path, empty: bool) -> Result<LockedFile, TransferError> {
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
-    let file = opened.map_err(TransferError::io_error("open", path))?;
-    LockedFile::try_lock(file).map_err(|error| match error {
-        TryLockError::WouldBlock => TransferError::Busy { location: path.display().to_string() },
-        TryLockError::Error(source) => TransferError::Io { operation: "lock", path: path.to_owned(), source },
+fn open_locked(path: &Path) -> Result<JournalFile, TransferError> {
+    JournalFile::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => TransferError::Busy { location: path.display().to_string() },
+        _ => TransferError::io_error("open", path)(error),
     })
 }
 
@@ -89,13 +82,6 @@ fn reserve_space(file: &File, from: u64, header: &JournalHeader) {
     // The header has less than 4096 bytes.
     let _ =
         fallocate(file, FallocateFlags::KEEP_SIZE, from, 4096 + block_count(header.size_bytes) * RECORD_BYTES as u64);
-}
-
-/// Reports whether `path` still names this open file. An earlier holder of the lock may have replaced or removed the
-/// path.
-pub(crate) fn is_file_at_path(file: &File, path: &Path) -> io::Result<bool> {
-    let (held, named) = (file.metadata()?, std::fs::metadata(path));
-    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())))
 }
 
 /// Hashes of the blocks of a file by block index; `None` for blocks that are missing.
@@ -109,19 +95,14 @@ impl Journal {
     /// [`TransferError::Busy`] if another copy has locked the journal, [`TransferError::Io`] if it cannot be opened or
     /// read.
     pub(crate) fn open(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
-        let file = open_locked(path, false)?;
-        if !is_file_at_path(&file, path).map_err(TransferError::io_error("open", path))? {
-            return Err(TransferError::Busy { location: path.display().to_string() });
-        }
-        let (end_offset, found) = read_records(&file).map_err(TransferError::io_error("read", path))?;
+        let mut file = open_locked(path)?;
+        let (end_offset, found) = read_records(file.file()).map_err(TransferError::io_error("read", path))?;
         // Remove all bytes from the first incomplete record on.
-        if file.metadata().is_ok_and(|metadata| metadata.len() != end_offset) {
-            file.set_len(end_offset).map_err(TransferError::io_error("write", path))?;
-        }
+        file.truncate(end_offset).map_err(TransferError::io_error("write", path))?;
         if let Some((header, _)) = &found {
-            reserve_space(&file, end_offset, header);
+            reserve_space(file.file(), end_offset, header);
         }
-        Ok((Self { file, path: path.to_owned(), end_offset }, found))
+        Ok((Self { file }, found))
     }
 
     /// Opens a journal as [`Self::open`] does, but takes it over from a process that can no longer be reached. That
@@ -155,33 +136,34 @@ impl Journal {
         for (block, hash) in (0..).zip(known) {
             bytes.extend(hash.iter().flat_map(|hash| encode_record(block, hash)));
         }
-        let mut new_path = self.path.clone().into_os_string();
+        let path = self.file.path().to_owned();
+        let mut new_path = path.clone().into_os_string();
         new_path.push(NEW_JOURNAL_SUFFIX);
         // This file needs no other protection: only the process that has locked the journal writes it.
         let new_path = PathBuf::from(new_path);
-        let file = open_locked(&new_path, true)?;
-        reserve_space(&file, 0, header);
-        file.write_all_at(&bytes, 0).map_err(TransferError::io_error("write", &new_path))?;
-        std::fs::rename(&new_path, &self.path).map_err(TransferError::io_error("rename", &self.path))?;
-        (self.file, self.end_offset) = (file, bytes.len() as u64);
+        let mut file = open_locked(&new_path)?;
+        file.truncate(0).map_err(TransferError::io_error("write", &new_path))?;
+        reserve_space(file.file(), 0, header);
+        file.append(&bytes).map_err(TransferError::io_error("write", &new_path))?;
+        file.rename(&path).map_err(TransferError::io_error("rename", &path))?;
+        self.file = file;
         Ok(())
     }
 
     /// Appends the record of a block; a hash of `None` means that the block is discarded.
     pub(crate) fn append(&mut self, block: u64, hash: Option<&BlockHash>) -> Result<(), TransferError> {
         let bytes = encode_record(block, hash.unwrap_or(&[0; blake3::OUT_LEN]));
-        self.file.write_all_at(&bytes, self.end_offset).map_err(TransferError::io_error("write", &self.path))?;
-        self.end_offset += RECORD_BYTES as u64;
-        Ok(())
+        self.file.append(&bytes).map_err(TransferError::io_error("write", self.file.path()))
     }
 
     /// Removes the journal file.
     pub(crate) fn remove(self) -> Result<(), TransferError> {
         // If another process has taken the journal over, the path names the journal of that process.
-        if !is_file_at_path(&self.file, &self.path).map_err(TransferError::io_error("inspect", &self.path))? {
+        let path = self.file.path();
+        if !self.file.is_at_path().map_err(TransferError::io_error("inspect", path))? {
             return Ok(());
         }
-        std::fs::remove_file(&self.path).map_err(TransferError::io_error("remove", &self.path))
+        std::fs::remove_file(path).map_err(TransferError::io_error("remove", path))
     }
 }
 
@@ -253,7 +235,7 @@ mod tests {
                 states.push(state);
             }
             // A child process that starts at this moment has inherited the file.
-            let _inherited = journal.file.try_clone().unwrap();
+            let _inherited = journal.file.file().try_clone().unwrap();
             drop(journal);
             let mut bytes = std::fs::read(&path).unwrap();
             let start = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;

@@ -113,7 +113,6 @@ mod file_receiver;
 mod file_service;
 mod gwp_file;
 mod journal;
-mod parent_directory;
 mod path_text;
 mod prefetch_plan;
 mod random_id;

@@ -2,10 +2,10 @@
 //! in memory while it is used.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use godwit_files::FileStamp;
 
 use crate::delta::{DeltaError, KmerIndex, Reference, ReferenceCachePolicy};
 use crate::error::TransferError;
@@ -51,10 +51,10 @@ pub struct ReferenceStore {
     entries: Mutex<HashMap<PathBuf, ReferenceEntry>>,
 }
 
-/// Digest and sequences of a reference, valid while its file has the same size and modification time.
+/// Digest and sequences of a reference, valid while the stamp of its file is the same.
 #[derive(Debug)]
 struct ReferenceEntry {
-    stamp: (u64, i64, i64),
+    stamp: FileStamp,
     digest: String,
     sequences: Arc<HashSet<String>>,
     reference: Weak<LoadedReference>,
@@ -89,9 +89,8 @@ impl LoadedReference {
     }
 }
 
-fn file_stamp(path: &Path) -> Result<(u64, i64, i64), TransferError> {
-    let found = fs::metadata(path).map_err(TransferError::io_error("read", path))?;
-    Ok((found.len(), found.mtime(), found.mtime_nsec()))
+fn file_stamp(path: &Path) -> Result<FileStamp, TransferError> {
+    FileStamp::read(path).map_err(TransferError::io_error("read", path))
 }
 
 impl ReferenceStore {

@@ -17,6 +17,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // The end of child processes is the same for the programs of a run and for its workers; all code that creates
     // temporary files registers them there.
     ("godwit-process", &[]),
+    // Files that are complete or absent after a crash are the same for jobs, servers and copies.
+    ("godwit-files", &["godwit-process"]),
     // A network to measure on, independent of the measured code.
     ("godwit-path", &[]),
     ("godwit-formats", &["godwit-model"]),
@@ -25,13 +27,13 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-kernels", &["godwit-model"]),
     ("godwit-haplotypes", &["godwit-model", "godwit-formats"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
-    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
+    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-files", "godwit-process"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-bwa-mem3", &["godwit-model", "godwit-formats", "godwit-mem", "godwit-engines"]),
     ("godwit-flight", &["godwit-model"]),
-    ("godwit-fleet", &["godwit-model", "godwit-process"]),
+    ("godwit-fleet", &["godwit-model", "godwit-files", "godwit-process"]),
     // Genomes are compressed against FASTA references.
     ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     // The decisions of the shuffle, without a network.
@@ -43,11 +45,19 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         &["godwit-model", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-cluster", "godwit-process"],
     ),
     // Rules are about datasets and files as principals request them, and do not depend on either implementation.
-    ("godwit-rules", &["godwit-model", "godwit-flight"]),
+    ("godwit-rules", &["godwit-model", "godwit-flight", "godwit-files"]),
     // Genomes in gwp files are datasets.
     (
         "godwit-serve",
-        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-process", "godwit-transfer"],
+        &[
+            "godwit-model",
+            "godwit-flight",
+            "godwit-formats",
+            "godwit-cram",
+            "godwit-files",
+            "godwit-process",
+            "godwit-transfer",
+        ],
     ),
     (
         "godwit-pipeline",
@@ -60,6 +70,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-kernels",
             "godwit-engines",
             "godwit-fleet",
+            "godwit-files",
             "godwit-process",
             "godwit-cluster",
         ],
@@ -81,6 +92,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-serve",
             "godwit-pipeline",
             "godwit-path",
+            "godwit-files",
             "godwit-process",
         ],
     ),
@@ -120,6 +132,7 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-bwa", &["godwit-tests"]),
     ("godwit-bwa-mem3", &["godwit-tests"]),
     ("godwit-engines", &["godwit-tests"]),
+    ("godwit-files", &["godwit-tests"]),
     ("godwit-fleet", &["godwit-tests"]),
     ("godwit-flight", &["godwit-tests"]),
     ("godwit-formats", &["godwit-tests"]),

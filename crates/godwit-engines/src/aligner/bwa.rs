@@ -9,11 +9,12 @@ pub mod fm_index;
 mod index_files;
 mod index_validation;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use godwit_files::{parent_directory, rename_durably};
 use godwit_process::TemporaryItem;
 
 use super::{ChildHandle, PipeSession};
@@ -239,7 +240,7 @@ pub fn build_index(reference: &Path, kind: IndexKind, program_path: Option<&Path
         let path = path.to_owned();
         |source| EngineError::Io { program: path, action: "write to", source }
     };
-    let directory = reference.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = parent_directory(reference);
     let temporary = TemporaryItem::create(|| tempfile::Builder::new().prefix(".godwit-index-").tempdir_in(directory));
     let temporary = temporary.map_err(failed(directory))?;
     let prefix = temporary.path().join("index");
@@ -259,8 +260,7 @@ pub fn build_index(reference: &Path, kind: IndexKind, program_path: Option<&Path
     for extension in kind.extensions().iter().rev() {
         let target = reference.with_added_extension(extension);
         let written = prefix.with_added_extension(extension);
-        let synced = File::open(&written).and_then(|file| file.sync_all());
-        synced.and_then(|()| fs::rename(&written, &target)).map_err(failed(&target))?;
+        rename_durably(&written, &target).map_err(failed(&target))?;
     }
     Ok(())
 }

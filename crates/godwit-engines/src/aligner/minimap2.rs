@@ -9,6 +9,8 @@ mod mmi_index;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use godwit_files::AtomicFile;
+
 use super::BlockDependence;
 use super::sam_program::{AlignerInvocation, find_program, install_remedy, query_program_version};
 use super::template::{LaneValues, escape_tabs};
@@ -111,27 +113,19 @@ impl Minimap2 {
     /// [`EngineError::Io`] and [`EngineError::Exited`].
     pub fn build_index(&self, reference: &Path, threads: usize) -> Result<(), EngineError> {
         let path = Self::index_path(reference);
-        let temporary_path = path.with_added_extension(format!("{}.part", std::process::id()));
-        let _temporary = godwit_process::TemporaryPath::new(&temporary_path);
+        let failed = |source| EngineError::Io { program: path.clone(), action: "write", source };
+        let index = AtomicFile::create_unique(&path, 0o666).map_err(failed)?;
         let mut command = Command::new(&self.program);
         command
             .args(["-x", &self.preset, "-I", "1000G", "-t", &threads.to_string(), "-d"])
-            .arg(&temporary_path)
+            .arg(index.temporary_path())
             .arg(reference);
         let started = child::start_piped(self.program.clone(), command)?;
         started.state.set_version(&self.version);
         let handle = ChildHandle::new(started.state.clone());
         drop((started.stdin, started.stdout));
-        let failed = |source| EngineError::Io { program: path.clone(), action: "write", source };
-        let made = handle.wait().and_then(|()| {
-            let file = std::fs::File::open(&temporary_path).map_err(failed)?;
-            file.sync_all().and_then(|()| std::fs::rename(&temporary_path, &path)).map_err(failed)
-        });
-        if made.is_err() {
-            // Ignore the error: minimap2 may have failed before it created the file.
-            let _ = std::fs::remove_file(&temporary_path);
-        }
-        made
+        handle.wait()?;
+        index.commit().map_err(failed)
     }
 
     /// Returns the index parameters of the preset. minimap2 has no option that prints them, so it builds an index of a

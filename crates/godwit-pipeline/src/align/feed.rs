@@ -9,13 +9,13 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use godwit_engines::aligner::{BlockHeader, BlockWriter};
+use godwit_files::AtomicSet;
 use godwit_formats::fastq::{FastqError, LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
 
 use super::fingerprint::ReadsHasher;
 use super::lanes::{Lane, OpenLane};
 use super::{AlignOptions, FeedProgress};
-use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
 use crate::job_directory::{BlockStart, JobDirectory};
 use crate::read_groups::ReadGroupIndexes;
@@ -107,7 +107,7 @@ pub(super) struct FeedReport {
     pub(super) records: u64,
     pub(super) seconds: f64,
     /// Report files of fastp.
-    pub(super) trim_reports: AtomicFileSet,
+    pub(super) trim_reports: AtomicSet,
 }
 
 impl<W: BlockSink> Feeder<'_, W> {

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use godwit_engines::ChildHandle;
 use godwit_engines::trimmer::fastp::{self, FastpOptions, FastpProcess};
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::bgzf;
 use godwit_formats::fastq::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::SamReadError;
 
 use super::AlignOptions;
 use super::lanes::{OpenLane, ReadsOptions};
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
 /// Maximum time to wait until fastp exits after its output could not be processed; its own error then explains the
@@ -90,7 +90,7 @@ impl LaneTrimmer {
     pub(super) fn finish(
         mut self,
         fed: Result<(), PipelineError>,
-        reports: &mut AtomicFileSet,
+        reports: &mut AtomicSet,
     ) -> Result<(), PipelineError> {
         let ended = match &fed {
             Ok(()) => self.child.wait(),
@@ -113,8 +113,8 @@ impl LaneTrimmer {
             return Err(PipelineError::TrimmedReadCount { reads, trimmed_reads });
         }
         for report in [json, html] {
-            report.file().sync_all().map_err(PipelineError::file("write", report.path()))?;
-            reports.add(report);
+            let failed = PipelineError::file("write", report.path().to_owned());
+            reports.add(report).map_err(failed)?;
         }
         Ok(())
     }

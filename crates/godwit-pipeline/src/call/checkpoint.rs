@@ -11,16 +11,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use godwit_files::{
+    AtomicSet, Journal, JournalEntry, finish_publishing, is_locked, is_relative_descendant, parent_directory,
+    sync_directory,
+};
 use godwit_kernels::sort::Spill;
 use godwit_process::{ResumablePaths, TemporaryPath};
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::is_about_reads;
 use super::region_calling::RegionCalls;
-use crate::atomic_files::{AtomicFileSet, is_locked, is_relative_descendant, sync_directory};
 use crate::error::PipelineError;
-use crate::job_directory::{check_fingerprint, rename_to_final};
-use crate::journal::{FingerprintEntry, Journal, JournalEntry};
+use crate::job_directory::check_fingerprint;
+use crate::journal::FingerprintEntry;
 use crate::scratch::{ScratchDirectory, SpillFile, create_private_directory, unique_name};
 
 /// Subdirectory that the head and the workers of a job share.
@@ -166,7 +169,7 @@ impl CallJobDirectory {
         let created = TemporaryPath::create_directory(&path, || create_private_directory(&path));
         let _created = created.map_err(PipelineError::file("create", &path))?;
         let (journal, entries) = Journal::<CallJournalEntry>::open(&path.join("journal")).map_err(failed)?;
-        let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = parent_directory(out);
         let records_file = SpillFile::open_resumable(&path.join("records")).map_err(failed)?;
         // Remove the scratch files of callers that were killed together with an earlier godwit process.
         let _ = fs::remove_dir_all(path.join("scratch"));
@@ -197,7 +200,7 @@ impl CallJobDirectory {
         if let Some(CallJournalEntry::Publish { names }) = entries.last()
             && names.iter().all(|(temporary, name)| directory.join(temporary).exists() || directory.join(name).exists())
         {
-            rename_to_final(directory, names).map_err(failed)?;
+            finish_publishing(directory, names).map_err(failed)?;
             run.remove();
             return Ok(CallDirectoryState::Complete);
         }
@@ -350,15 +353,8 @@ impl CallJobDirectory {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(super) fn record_publish(&self, staged: &mut AtomicFileSet) -> io::Result<()> {
-        let name = |path: &Path| {
-            let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-            name.ok_or_else(|| io::Error::other("a file name is not UTF-8"))
-        };
-        let names = staged.files().iter().map(|file| Ok((name(file.temporary_path())?, name(file.path())?)));
-        let names = names.collect::<io::Result<_>>()?;
-        sync_directory(&self.out_directory)?;
-        staged.keep_on_drop();
+    pub(super) fn record_publish(&self, staged: &mut AtomicSet) -> io::Result<()> {
+        let names = staged.prepare_publishing(&self.out_directory)?;
         self.journal.append(&CallJournalEntry::Publish { names })
     }
 

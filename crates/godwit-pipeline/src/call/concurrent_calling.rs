@@ -20,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use godwit_engines::caller::Caller;
+use godwit_files::AtomicSet;
 use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 use godwit_model::{Genome, SortKey};
 
@@ -34,7 +35,6 @@ use super::{
     CALLER_MEMORY, CallOptions, CallerBudget, CallerSlots, check_output_available, create_directories, fingerprint,
     warn_dropped_regions,
 };
-use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::PartExtent;
@@ -419,7 +419,7 @@ impl BamTail for ConcurrentCalling<'_> {
         }
     }
 
-    fn finish(&self, staged: &AtomicFileSet) -> Result<(), PipelineError> {
+    fn finish(&self, staged: &AtomicSet) -> Result<(), PipelineError> {
         let Some(begun) = self.state.get() else { return Ok(()) };
         let (bam, index) = begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner).output_paths(&begun.genome);
         let temporary_path_of =

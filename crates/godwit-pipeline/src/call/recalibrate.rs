@@ -18,6 +18,7 @@ use std::time::Instant;
 use godwit_engines::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit, PROGRAM};
 use godwit_engines::recalibrator::{self, RecalibrationInvocation, RecalibrationTables};
 use godwit_engines::{EngineError, ProcessPipeline};
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::bgzf;
 use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 
@@ -32,7 +33,6 @@ use super::{
     CallResumeState, CallerBudget, CallerSlots, ResumeOptions, add_manifest, check_output_available,
     close_call_directory, open_call_directory, publish_outputs,
 };
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 use crate::fingerprint::FingerprintKey;
 use crate::job_report::{InputFile, Stage, check_distinct_files};
@@ -235,7 +235,7 @@ impl RecalibrateJob<'_> {
         })?;
         let changed_at = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
-        let mut staged = AtomicFileSet::default();
+        let mut staged = AtomicSet::default();
         let records = self.assemble_bam(&changed, &mut staged)?;
         let table_path = table_path(&self.options.out);
         std::fs::read(&table)
@@ -327,7 +327,7 @@ impl RecalibrateJob<'_> {
     }
 
     /// Joins the recalibrated slices into the output BAM and writes its index. Returns the number of records.
-    fn assemble_bam(&self, changed: &[RegionCheckpoint], staged: &mut AtomicFileSet) -> Result<u64, PipelineError> {
+    fn assemble_bam(&self, changed: &[RegionCheckpoint], staged: &mut AtomicSet) -> Result<u64, PipelineError> {
         let out = &self.options.out;
         let mut header = self.reads.header.clone();
         let command = format!("godwit recalibrate with GATK {}", self.toolkit.version());
@@ -351,8 +351,7 @@ impl RecalibrateJob<'_> {
         if records != expected {
             return Err(PipelineError::CountMismatch { items: "records", expected, actual: records });
         }
-        file.write_all(&bgzf::EOF_BLOCK).and_then(|()| bam.file().sync_all()).map_err(self.output_error("write"))?;
-        staged.add(bam);
+        file.write_all(&bgzf::EOF_BLOCK).and_then(|()| staged.add(bam)).map_err(self.output_error("write"))?;
         let genome = &self.reads.genome;
         let format = IndexFormat::for_genome(genome);
         let index_path = PathBuf::from(format!("{}.{}", out.display(), format.extension()));

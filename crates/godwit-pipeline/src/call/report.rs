@@ -1,9 +1,9 @@
 //! The report of a `call` job, which is written as `OUT.run.json`: inputs, caller, time of each region, and outputs.
 
+use godwit_files::AtomicSet;
 use serde::Serialize;
 
 use super::{CallJob, CalledRegions};
-use crate::atomic_files::AtomicFileSet;
 use crate::job_report::{InputFile, OutputFile, Stage};
 use crate::observer::rounded_seconds;
 
@@ -101,7 +101,7 @@ impl CallReport {
         called: &CalledRegions,
         records: u64,
         mut stages: Vec<Stage>,
-        staged: &AtomicFileSet,
+        staged: &AtomicSet,
     ) -> Self {
         stages.iter_mut().for_each(|stage| stage.seconds = (stage.seconds * 1000.0).round() / 1000.0);
         let grid = super::region_plan::grid_options(job.options, &job.caller.capabilities());

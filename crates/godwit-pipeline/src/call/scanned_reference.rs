@@ -2,16 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use godwit_cram::{ChecksumScan, ReferenceChecksums};
 use godwit_engines::caller::Caller;
+use godwit_files::{FileStamp, write_atomically};
 use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta::{self, FaiEvent, FaiRecord, FastaError};
 use godwit_formats::sam::Header;
 use godwit_model::{Contig, Genome, GenomeError};
 
-use crate::atomic_files::write_atomically;
 use crate::error::{AlignmentsError, PipelineError};
 use crate::reference::write_gzi;
 
@@ -31,12 +30,8 @@ pub struct ScannedReference {
     blocks: Option<BlockTable>,
     /// MD5 of each contig; `None` if it was not computed.
     md5: Option<ReferenceChecksums>,
-    /// Size and modification time of the file before it was read. If they change, the file is read again.
-    file_state: (u64, Option<SystemTime>),
-}
-
-fn file_state(path: &Path) -> (u64, Option<SystemTime>) {
-    std::fs::metadata(path).map_or((0, None), |found| (found.len(), found.modified().ok()))
+    /// Stamp of the file before it was read. If it changes, the file is read again.
+    stamp: Option<FileStamp>,
 }
 
 /// A finder of assembly gaps in the bases of a contig, which arrive in pieces.
@@ -88,7 +83,7 @@ impl ScannedReference {
     ) -> Result<Arc<Self>, PipelineError> {
         let headers: Vec<_> = headers.filter(|(_, header)| header.has_checksums()).collect();
         let reference = match known {
-            Some(known) if known.file_state == file_state(path) && (headers.is_empty() || known.md5.is_some()) => {
+            Some(known) if known.stamp == FileStamp::read(path).ok() && (headers.is_empty() || known.md5.is_some()) => {
                 known.clone()
             }
             _ => Arc::new(Self::read_fasta(path, !headers.is_empty())?),
@@ -124,7 +119,7 @@ impl ScannedReference {
             let remedy = "check its path".to_owned();
             return Err(PipelineError::Missing { description: "the reference", path: path.to_owned(), remedy });
         }
-        let file_state = file_state(path);
+        let stamp = FileStamp::read(path).ok();
         let failed = |source: FastaError| PipelineError::Fasta { path: path.to_owned(), source };
         let blocks = fasta::read_block_table(path).map_err(failed)?;
         let (mut gaps, mut hasher) = (Vec::new(), blake3::Hasher::new());
@@ -152,7 +147,7 @@ impl ScannedReference {
         }
         let checksum = hasher.finalize().to_hex()[..16].to_owned();
         let md5 = md5.map(|md5| md5.finish(path, &contigs));
-        Ok(Self { contigs, gaps, checksum, blocks, md5, file_state })
+        Ok(Self { contigs, gaps, checksum, blocks, md5, stamp })
     }
 
     /// Returns the contigs of the reference as a genome.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::bgzf;
 use godwit_formats::binning_index::TabixBuilder;
 use godwit_formats::vcf::lines::{Header, Reader, Record};
@@ -12,7 +13,6 @@ use godwit_model::Genome;
 
 use super::checkpoint::{CallJobDirectory, RegionCheckpoint};
 use super::region_plan::PlannedRegion;
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 
 /// Compression level of the VCF: the default of bgzip, because variants are written once and stored for years.
@@ -35,7 +35,7 @@ impl VcfAssembly<'_> {
     /// # Errors
     /// [`PipelineError::CallerOutput`] if headers or records of two regions are inconsistent, [`PipelineError::File`]
     /// if a file cannot be written.
-    pub(super) fn write_vcf_and_index(&self, staged: &mut AtomicFileSet) -> Result<u64, PipelineError> {
+    pub(super) fn write_vcf_and_index(&self, staged: &mut AtomicSet) -> Result<u64, PipelineError> {
         let failed = |error| PipelineError::file("write", self.out)(error);
         let header = self.merge_headers()?;
         let vcf = AtomicFile::create(self.out).map_err(failed)?;
@@ -61,8 +61,8 @@ impl VcfAssembly<'_> {
             }
         }
         let (buffer, _) = writer.finish_file().map_err(failed)?;
-        buffer.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
-        staged.add(vcf);
+        buffer.into_inner().map_err(|error| failed(error.into_error()))?;
+        staged.add(vcf).map_err(failed)?;
         let index_path = PathBuf::from(format!("{}.{}", self.out.display(), index.extension()));
         let mut bytes = Vec::new();
         index
@@ -105,7 +105,7 @@ impl VcfAssembly<'_> {
 
 /// Writes a JSON file under a temporary name and adds it to the files that are published together.
 pub(crate) fn add_json_file(
-    staged: &mut AtomicFileSet,
+    staged: &mut AtomicSet,
     path: &Path,
     value: &impl serde::Serialize,
 ) -> Result<(), PipelineError> {

@@ -14,14 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_exchange::{PerFile, ShardId};
+use godwit_files::{Journal, JournalEntry, is_locked, write_atomically};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, SortKey};
 use serde::{Deserialize, Serialize};
 
 use crate::align_messages::CheckpointLocation;
-use crate::atomic_files::{is_locked, write_atomically};
 use crate::job_directory::hash_byte_ranges;
-use crate::journal::{Journal, JournalEntry};
 use crate::partitioned_file::PartLocation;
 use crate::reduce::CompressedPart;
 use crate::runs::{RunTable, SliceLocation, SliceStore};
@@ -435,7 +434,7 @@ fn plan_entry(starts: &[SortKey], shards: u16) -> WorkerJournalEntry {
 }
 
 fn short_checksum(bytes: &[u8]) -> String {
-    crate::journal::line_checksum(bytes)
+    godwit_files::line_checksum(bytes)
 }
 
 fn directory_names(root: &Path) -> io::Result<Vec<String>> {

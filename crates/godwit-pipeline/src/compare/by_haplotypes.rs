@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use godwit_files::{AtomicDirectory, AtomicSet};
 use godwit_haplotypes::{HaplotypeComparison, HaplotypeError, HaplotypeOptions, compare_haplotypes};
 
-use crate::atomic_files::{AtomicDirectory, AtomicFileSet};
 use crate::error::PipelineError;
 
 /// Compares a call set with a truth set by haplotypes. Writes the files of the output mode into a new directory at
@@ -32,7 +32,7 @@ pub fn compare_by_haplotypes(
         error => PipelineError::from(error).or_interrupted(cancelled),
     })?;
     if let Some(directory) = directory {
-        let mut files = AtomicFileSet::default();
+        let mut files = AtomicSet::default();
         files.add_directory(directory);
         files.publish().map_err(|(path, source)| PipelineError::file("write", path)(source))?;
     }

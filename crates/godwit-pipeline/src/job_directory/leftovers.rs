@@ -1,14 +1,11 @@
-//! Files that an earlier process left in the output directory: data of a job that is not resumed, and complete outputs
-//! that are not yet renamed.
+//! Files that an earlier process left in the output directory: data of a job that is not resumed.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use super::DATA_FILES;
-use crate::atomic_files::sync_directory;
 use crate::journal::AlignJournalEntry;
 
 /// Removes the data files and the unfinished outputs of a job that is not resumed.
@@ -29,18 +26,4 @@ pub(super) fn remove_temporary_files(out: &Path, names: &[String]) {
         // The file does not exist if the job ended before it wrote any output. Ignore the error.
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
-}
-
-/// Renames the files that an earlier process was about to publish. Files that are already renamed are skipped.
-///
-/// # Errors
-/// The I/O error of the file system.
-pub fn rename_to_final(out: &Path, names: &[(String, String)]) -> io::Result<()> {
-    for (temporary, name) in names {
-        match fs::rename(out.join(temporary), out.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            renamed => renamed?,
-        }
-    }
-    sync_directory(out)
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::cast::AsArray;
 use arrow_buffer::BooleanBuffer;
 use godwit_engines::{EngineError, LineProtocolChild};
+use godwit_files::create_unnamed_file;
 use godwit_formats::columnar::{ArrowFile, ArrowReadError};
 use godwit_formats::message_with_causes;
 use godwit_formats::random_access::LocalFile;
@@ -20,7 +21,6 @@ use super::PythonStep;
 use super::shared_table::{SharedTableWriter, proc_path};
 use crate::error::{PythonStepError, PythonStepRefusal};
 use crate::memory_file::create_memory_file;
-use crate::scratch;
 
 /// The Python program that the process runs.
 const WORKER_SCRIPT: &str = include_str!("../../../../python/src/godwit/_step_worker.py");
@@ -217,7 +217,7 @@ impl PythonStepProcess {
     ) -> io::Result<PythonStepOutput> {
         let table = table.finish();
         // If the table is too large for memory, its result may also be, so the result is written to a scratch file.
-        let beyond = (!table.in_memory).then(|| scratch::create_unnamed_file(&self.scratch)).transpose()?;
+        let beyond = (!table.in_memory).then(|| create_unnamed_file(&self.scratch)).transpose()?;
         let result = proc_path(beyond.as_ref().unwrap_or(&self.result_file));
         let request = TableRequest { partition, table: table.proc_path(), bytes: table.bytes, result: result.clone() };
         let mut words = serde_json::to_vec(&request)?;

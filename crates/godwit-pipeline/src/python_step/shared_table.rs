@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use crate::scratch;
+use godwit_files::create_unnamed_file;
 
 /// A writer of a table for another process. It overwrites the file in memory instead of creating one for each table,
 /// because allocating pages costs more than filling them.
@@ -42,7 +42,7 @@ impl SharedTableWriter {
 
     /// Copies the bytes in memory to a scratch file, to which the rest of the table is written.
     fn move_to_scratch(&mut self) -> io::Result<&mut File> {
-        let mut beyond = scratch::create_unnamed_file(&self.scratch)?;
+        let mut beyond = create_unnamed_file(&self.scratch)?;
         self.memory.seek(SeekFrom::Start(0))?;
         io::copy(&mut (&self.memory).take(self.bytes), &mut beyond)?;
         Ok(self.overflow_file.insert(beyond))

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use godwit_files::AtomicSet;
 use godwit_formats::binning_index::IndexBuilder;
 use godwit_formats::sam::Header;
 use godwit_model::{Genome, SortKey};
 
-use crate::atomic_files::AtomicFileSet;
 use crate::error::PipelineError;
 use crate::partitioned_file::PartExtent;
 
@@ -53,7 +53,7 @@ pub(crate) trait BamTail: Sync {
     ///
     /// # Errors
     /// A [`PipelineError`]; no output file is published then.
-    fn finish(&self, staged: &AtomicFileSet) -> Result<(), PipelineError>;
+    fn finish(&self, staged: &AtomicSet) -> Result<(), PipelineError>;
 }
 
 /// The permission for a thread to write a partition; dropping it releases the thread.

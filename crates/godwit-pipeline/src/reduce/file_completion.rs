@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 
 use godwit_cram as cram;
+use godwit_files::{AtomicDirectory, AtomicSet};
 use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 use godwit_formats::sam::Header;
 use godwit_formats::{bam, bgzf};
@@ -13,7 +14,7 @@ use super::outputs::{Format, Outputs};
 use super::partition::PartitionSummary;
 use super::sink::{BamReport, ColumnFiles, PartitionedOutputs};
 use super::write::writing_error;
-use crate::atomic_files::{AtomicDirectory, AtomicFileSet};
+use crate::encryption::encrypt_files;
 use crate::error::PipelineError;
 use crate::manifest::Segment;
 use crate::partitioned_file::{PartExtent, PartitionedFile};
@@ -28,7 +29,7 @@ const HEADER_COMPRESSION_LEVEL: u8 = 6;
 /// Finished output files that are not published yet.
 #[derive(Default)]
 pub(super) struct FinishedFiles {
-    pub(super) files: AtomicFileSet,
+    pub(super) files: AtomicSet,
     /// Size of the record files in all formats, bytes.
     pub(super) bytes: u64,
     /// Segments of the BAM, with checksums.
@@ -87,7 +88,7 @@ impl PartitionedOutputs<'_> {
             cram::write_index(cram_indexes.into_iter().zip(extents.iter().map(|extent| extent.offset)), &mut index)
                 .map_err(failed)?;
             add_index(sealed, &path, "crai", &index)?;
-            sealed.files.add(file.into_atomic_file());
+            sealed.files.add(file.into_atomic_file()).map_err(failed)?;
         }
         if let Some(file) = self.bam {
             let path = outputs.path(Format::Bam);
@@ -101,13 +102,13 @@ impl PartitionedOutputs<'_> {
                 .and_then(|merged| merged.write(format, genome, &mut index))
                 .map_err(failed)?;
             add_index(sealed, &path, format.extension(), &index)?;
-            sealed.files.add(file.into_atomic_file());
+            sealed.files.add(file.into_atomic_file()).map_err(failed)?;
         }
         // Segments are byte ranges of the plain BAM, so an encrypted BAM has none.
         if !outputs.recipients.is_empty() {
             sealed.segments.clear();
         }
-        sealed.files.encrypt(&outputs.encryptable_paths(), &outputs.recipients)
+        encrypt_files(&mut sealed.files, &outputs.encryptable_paths(), &outputs.recipients)
     }
 }
 

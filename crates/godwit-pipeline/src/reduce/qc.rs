@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use godwit_files::AtomicSet;
 use godwit_formats::fasta::{self, FaiRecord, IndexedReader};
 use godwit_kernels::qc::{
     DepthMerger, GenomeCoverage, PartitionCoverage, PartitionDepth, RecordCounts, ReferenceBases,
@@ -14,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::collector::WritingOptions;
 use super::outputs::Outputs;
-use crate::atomic_files::AtomicFileSet;
 use crate::error::{PipelineError, with_file};
 
 /// Suffixes of the metrics files, which are appended to the stem of the outputs.
@@ -146,7 +146,7 @@ impl Drop for QcThread<'_> {
 
 impl Qc {
     /// Writes the files with the quality metrics.
-    pub(super) fn write(&self, staged: &mut AtomicFileSet, outputs: &Outputs) -> Result<(), PipelineError> {
+    pub(super) fn write(&self, staged: &mut AtomicSet, outputs: &Outputs) -> Result<(), PipelineError> {
         let mut write = |suffix: &str, text: String| {
             let path = outputs.path_with_suffix(suffix);
             staged.write_file(&path, text.as_bytes()).map_err(PipelineError::file("write", &path))

@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use godwit_cram as cram;
+use godwit_files::AtomicDirectory;
 use godwit_formats::bgzf;
 use godwit_formats::binning_index::IndexBuilder;
 use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout, AlignmentParquetWriter, ArrowFileWriter};
@@ -17,7 +18,6 @@ use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::outputs::Format;
-use crate::atomic_files::AtomicDirectory;
 use crate::job_directory::JobDirectory;
 use crate::partitioned_file::{PartWriter, PartitionedFile};
 use crate::scratch::unique_name;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_cram::CramError;
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::binning_index::ContigCounts;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::sam::Header;
@@ -24,7 +25,6 @@ use super::qc::{Qc, QcJob, QcThread};
 use super::ranks::{file_ranks, rank_wanted_records};
 use super::sink::{ColumnFiles, PartitionedOutputs};
 use super::step_partition::PythonStepJob;
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::{PipelineError, PythonStepError};
 use crate::job_directory::JobDirectory;
 use crate::journal::FingerprintEntry;
@@ -36,7 +36,7 @@ use crate::runs::{FinishedRuns, SplitPartition};
 /// Written outputs that are not published yet.
 pub struct UnpublishedOutputs {
     /// The output files, which have temporary names.
-    pub files: AtomicFileSet,
+    pub files: AtomicSet,
     /// Number of duplicates that were removed.
     pub removed_duplicates: u64,
     /// Number of records that the Python step dropped.
@@ -498,7 +498,7 @@ fn write_counts(
     totals: &Totals,
     genome: &Genome,
     outputs: &Outputs,
-    staged: &mut AtomicFileSet,
+    staged: &mut AtomicSet,
 ) -> Result<(), PipelineError> {
     let mut write = |suffix: &str, text: &str| {
         let path = outputs.path_with_suffix(suffix);

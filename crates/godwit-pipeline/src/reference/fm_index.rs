@@ -5,9 +5,9 @@ use std::path::Path;
 
 use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
 use godwit_engines::aligner::bwa::{IndexError, IndexKind, IndexState, StaleReason, index_files_state};
+use godwit_files::AtomicFile;
 use godwit_formats::fasta::{self, FastaError};
 
-use crate::atomic_files::{AtomicFile, AtomicFileSet};
 use crate::error::PipelineError;
 use crate::host_resources;
 use crate::job_plan::format_bytes;
@@ -96,10 +96,7 @@ fn convert(
     if let Err(reason) = fm_index::convert_bwa_index(reference, stride, threads, staged.file()).map_err(failed)? {
         return Ok(Err(reason));
     }
-    staged.file().sync_all().map_err(PipelineError::file("write", &path))?;
-    let mut publishing = AtomicFileSet::default();
-    publishing.add(staged);
-    publishing.publish().map_err(|(path, source)| PipelineError::File { action: "write", path, source })?;
+    staged.commit().map_err(PipelineError::file("write", &path))?;
     Ok(Ok(()))
 }
 

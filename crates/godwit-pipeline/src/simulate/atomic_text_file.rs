@@ -1,7 +1,5 @@
-//! Text files that are written under a temporary name and renamed when they are complete. Each file has a thread that
-//! compresses and writes it.
+//! Text files that get their names when they are complete. Each file has a thread that compresses and writes it.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use godwit_process::TemporaryPath;
+use godwit_files::AtomicFile;
 
 use super::SimulateError;
 
@@ -26,24 +24,18 @@ type WriterThread = (SyncSender<Vec<u8>>, JoinHandle<io::Result<()>>);
 
 /// A text file that is not yet complete. Dropping it without [`AtomicTextFile::commit`] removes the file.
 pub(super) struct AtomicTextFile {
-    path: PathBuf,
-    temporary_path: PathBuf,
+    file: AtomicFile,
     /// Buffer of text to write. Append text to it, then call [`AtomicTextFile::flush_if_full`].
     pub(super) text: Vec<u8>,
     writer: Option<WriterThread>,
-    _temporary: TemporaryPath,
 }
 
 impl AtomicTextFile {
     /// Creates a file. If `gzip` is true, the text is compressed with gzip at level 1.
     pub(super) fn create(path: &Path, gzip: bool) -> Result<Self, SimulateError> {
-        if path.is_dir() {
-            let source = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(SimulateError::Write { path: path.to_path_buf(), source });
-        }
-        let temporary_path = path.with_added_extension("part");
-        let (file, listed) = TemporaryPath::create(&temporary_path, || File::create(&temporary_path))
-            .map_err(|source| SimulateError::Write { path: path.to_path_buf(), source })?;
+        let failed = |source| SimulateError::Write { path: path.to_path_buf(), source };
+        let atomic_file = AtomicFile::create_unique(path, 0o666).map_err(failed)?;
+        let mut file = atomic_file.file().try_clone().map_err(failed)?;
         let (sender, chunks) = sync_channel::<Vec<u8>>(MAX_WAITING_BUFFERS);
         let thread = thread::spawn(move || -> io::Result<()> {
             if gzip {
@@ -51,12 +43,10 @@ impl AtomicTextFile {
                 chunks.into_iter().try_for_each(|chunk| encoder.write_all(&chunk))?;
                 encoder.finish().map(drop)
             } else {
-                let mut file = file;
                 chunks.into_iter().try_for_each(|chunk| file.write_all(&chunk))
             }
         });
-        let (path, writer) = (path.to_path_buf(), Some((sender, thread)));
-        Ok(Self { path, temporary_path, text: Vec::new(), writer, _temporary: listed })
+        Ok(Self { file: atomic_file, text: Vec::new(), writer: Some((sender, thread)) })
     }
 
     /// Sends the text to the writing thread if the buffer is full.
@@ -79,23 +69,17 @@ impl AtomicTextFile {
         let Some((sender, thread)) = self.writer.take() else { return Ok(()) };
         drop(sender);
         let result = thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread panicked")));
-        result.map_err(|source| SimulateError::Write { path: self.path.clone(), source })
+        result.map_err(|source| SimulateError::Write { path: self.file.path().to_owned(), source })
     }
 
     /// Writes the remaining text and renames the file to its final name.
     pub(super) fn commit(mut self) -> Result<PathBuf, SimulateError> {
         self.flush()?;
         self.close()?;
-        fs::rename(&self.temporary_path, &self.path)
-            .map_err(|source| SimulateError::Write { path: self.path.clone(), source })?;
-        Ok(self.path.clone())
-    }
-}
-
-impl Drop for AtomicTextFile {
-    fn drop(&mut self) {
-        drop(self.writer.take());
-        // After a commit, the temporary file does not exist, and the error is ignored.
-        let _ = fs::remove_file(&self.temporary_path);
+        let path = self.file.path().to_owned();
+        match self.file.commit_unsynced() {
+            Ok(()) => Ok(path),
+            Err(source) => Err(SimulateError::Write { path, source }),
+        }
     }
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_files::write_atomically;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
 use super::report::SampleOutcome;
 use super::sample_sheet::{SheetLane, SheetSample};
 use super::{StepSummary, WorkflowJob, WorkflowOptions};
-use crate::atomic_files::write_atomically;
 use crate::error::PipelineError;
 use crate::fingerprint::option_text;
 use crate::manifest::{self, Manifest};

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use godwit_files::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::sample_sheet::SheetSample;
 use super::storage_monitor::StorageSnapshot;
 use super::workflow_page::WorkflowPage;
-use crate::atomic_files::write_atomically;
 use crate::error::PipelineError;
 use crate::observer::WorkflowStep;
 

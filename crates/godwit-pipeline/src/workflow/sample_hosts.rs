@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use godwit_files::write_atomically;
 use godwit_fleet::Scheduler;
 use godwit_fleet::scheduler::{ItemOutcome, RetryDecision};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use super::report::{FailedAttempt, SampleOutcome};
 use super::sample_sheet::SheetSample;
 use super::{WorkflowJob, WorkflowOptions};
-use crate::atomic_files::write_atomically;
 use crate::error::{ErrorKind, PipelineError};
 use crate::observer::{Event, Observer, SampleState};
 use crate::scratch::create_private_directory;

@@ -1,17 +1,15 @@
 //! The writer of the audit log. A thread writes the records, so that records of concurrent accesses share one disk
 //! write.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use godwit_files::{JournalFile, parent_directory, sync_directory};
 use godwit_flight::{AccessLog, AccessRecord, Status, StatusFuture};
-use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -76,21 +74,19 @@ impl AuditLog {
     /// it was written; [`AuditError::File`].
     pub fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError::File { action: "write", path: path.to_owned(), source };
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| AuditError::Locked { path: path.to_owned() })?;
+        let file = JournalFile::open(path).map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => AuditError::Locked { path: path.to_owned() },
+            _ => failed(error),
+        })?;
         let walked = scan_audit(path, None)?;
         if let Some(line) = walked.open_torn_line {
             let problem = "it does not continue the hash chain; keep the file, and start another".to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
-        let mut book =
-            AuditFile { file, path: path.to_owned(), chain: walked.chain, written_bytes: 0, has_torn_end: false };
+        let mut book = AuditFile { file, chain: walked.chain };
         book.close_torn_line(&walked.unterminated).map_err(failed)?;
-        book.written_bytes = book.file.seek(SeekFrom::End(0)).map_err(failed)?;
         // Sync the directory as well, so that a new file survives a crash.
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+        sync_directory(parent_directory(path)).map_err(failed)?;
         let (sender, receiver) = channel();
         let started = std::thread::Builder::new().name("audit".to_owned()).spawn(move || book.run(&receiver));
         let writer = started.map_err(failed)?;
@@ -135,21 +131,8 @@ impl AccessLog for AuditLog {
 
 /// The log file, and the state of its hash chain.
 struct AuditFile {
-    file: File,
-    path: PathBuf,
+    file: JournalFile,
     chain: HashChain,
-    /// Number of bytes in complete lines.
-    written_bytes: u64,
-    /// True if bytes after the last complete line must be removed before the next line is written.
-    has_torn_end: bool,
-}
-
-impl Drop for AuditFile {
-    fn drop(&mut self) {
-        // Closing the file would not suffice: a child process that another thread is starting has inherited the file,
-        // and holds its lock until it runs its own program. Ignore the error, because closing follows.
-        let _ = flock(&self.file, FlockOperation::Unlock);
-    }
 }
 
 impl AuditFile {
@@ -160,8 +143,7 @@ impl AuditFile {
         }
         // A line that only lacks its line feed is valid; append the line feed.
         if self.chain.verify_line(rest) {
-            self.file.write_all(b"\n")?;
-            return self.file.sync_data();
+            return self.file.append_durably(b"\n");
         }
         let line = TornLine {
             time: format_rfc_3339(SystemTime::now()),
@@ -170,8 +152,7 @@ impl AuditFile {
             blake3: blake3::hash(rest).to_hex().to_string(),
         };
         let line = self.chain.append_line(&serde_json::to_string(&line)?);
-        self.file.write_all(format!("\n{line}").as_bytes())?;
-        self.file.sync_data()
+        self.file.append_durably(format!("\n{line}").as_bytes())
     }
 
     /// Writes records until all senders have been dropped.
@@ -179,7 +160,7 @@ impl AuditFile {
         while let Ok(first) = accesses.recv() {
             let together: Vec<_> = [first].into_iter().chain(accesses.try_iter().take(MAX_WRITE_RECORDS - 1)).collect();
             let result = self.write_records(together.iter().map(|(access, _)| access));
-            let result = result.map_err(|error| format!("{}: {error}", self.path.display()));
+            let result = result.map_err(|error| format!("{}: {error}", self.file.path().display()));
             for (_, waiting) in together {
                 // Ignore the error: the caller may have stopped waiting.
                 let _ = waiting.map(|waiting| waiting.send(result.clone()));
@@ -189,24 +170,12 @@ impl AuditFile {
 
     /// Writes one line for each record. If the write fails, removes all lines of this write.
     fn write_records<'a>(&mut self, accesses: impl Iterator<Item = &'a AccessRecord>) -> std::io::Result<()> {
-        if self.has_torn_end {
-            self.file.set_len(self.written_bytes)?;
-            self.has_torn_end = false;
-        }
         let (before, mut text) = (self.chain.clone(), String::new());
         for access in accesses {
             text += &self.chain.append_line(&serde_json::to_string(&audit_line(access))?);
         }
-        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
-        match &written {
-            Ok(()) => self.written_bytes += text.len() as u64,
-            Err(_) => {
-                // Remove the lines that were written partly, so that the next line follows the last complete one.
-                self.chain = before;
-                self.has_torn_end = self.file.set_len(self.written_bytes).is_err();
-            }
-        }
-        written
+        // A failed append leaves no lines, so the next line follows the last complete one.
+        self.file.append_durably(text.as_bytes()).inspect_err(|_| self.chain = before)
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+
+use godwit_files::FileStamp;
 
 use super::SAM_FORMAT;
 use crate::search_checkpoint::SearchIdentity;
@@ -17,7 +18,7 @@ pub(super) fn search_identity(
     options: &SearchOptions,
     query: &Path,
     engine: &str,
-    volumes: &[(PathBuf, u64, Option<SystemTime>)],
+    volumes: &[(PathBuf, FileStamp)],
 ) -> Result<SearchIdentity, SearchError> {
     let command = &options.command;
     let mut hasher = blake3::Hasher::new();
@@ -29,38 +30,38 @@ pub(super) fn search_identity(
         None if command.format == SAM_FORMAT => command.words[1..].to_vec(),
         None => command.arguments.clone(),
     };
-    let named = |bulk: &ToolSearch| {
-        let files = bulk.database_files(&bulk.database_argument).into_iter();
-        files.filter_map(|path| file_stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect::<Vec<_>>()
-    };
+    let named =
+        |bulk: &ToolSearch| bulk.database_files(&bulk.database_argument).into_iter().filter_map(with_stamp).collect();
     let files = command.tool_search.as_ref().map_or_else(|| volumes.to_vec(), named);
-    let since = |time: Option<SystemTime>| time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let nanoseconds = |time| since(time).map_or(0, |age| age.as_nanos());
+    // 0 if the time is before 1970
+    let nanoseconds = |stamp: FileStamp| {
+        u128::try_from(stamp.modified_s).map_or(0, |seconds| seconds * 1_000_000_000 + stamp.modified_ns as u128)
+    };
     Ok(SearchIdentity {
         godwit_version: env!("CARGO_PKG_VERSION").to_owned(),
         engine: engine.to_owned(),
         options: std::iter::once(command.program.name().to_owned()).chain(words).collect(),
         queries_checksum: hasher.finalize().to_hex().to_string(),
-        database_files: files.into_iter().map(|(path, bytes, modified)| (path, bytes, nanoseconds(modified))).collect(),
+        database_files: files.into_iter().map(|(path, stamp)| (path, stamp.bytes, nanoseconds(stamp))).collect(),
         has_hits_table: options.hits_path.is_some(),
     })
 }
 
-/// Returns the existing files of the database volumes, with size and modification time. An entry of `volumes` is a path
+/// Returns the existing files of the database volumes, with their stamps. An entry of `volumes` is a path
 /// without extension, or the path of a file.
-pub(super) fn volume_file_stamps(volumes: &[String]) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+pub(super) fn volume_file_stamps(volumes: &[String]) -> Vec<(PathBuf, FileStamp)> {
     let endings = || VOLUME_EXTENSIONS.into_iter().chain([""]);
     let paths =
         volumes.iter().flat_map(|volume| endings().map(move |ending| PathBuf::from(format!("{volume}{ending}"))));
-    paths.filter_map(|path| file_stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect()
+    paths.filter_map(with_stamp).collect()
 }
 
-fn file_stamp(path: &Path) -> Option<(u64, Option<SystemTime>)> {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.len(), found.modified().ok()))
+fn with_stamp(path: PathBuf) -> Option<(PathBuf, FileStamp)> {
+    let stamp = FileStamp::read(&path).ok()?;
+    Some((path, stamp))
 }
 
-pub(super) fn first_changed_file(volumes: &[(PathBuf, u64, Option<SystemTime>)]) -> Option<PathBuf> {
-    let changed = volumes.iter().find(|(path, bytes, modified)| file_stamp(path) != Some((*bytes, *modified)));
-    changed.map(|(path, ..)| path.clone())
+pub(super) fn first_changed_file(volumes: &[(PathBuf, FileStamp)]) -> Option<PathBuf> {
+    let changed = volumes.iter().find(|(path, stamp)| FileStamp::read(path).ok() != Some(*stamp));
+    changed.map(|(path, _)| path.clone())
 }

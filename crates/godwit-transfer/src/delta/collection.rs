@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use godwit_files::AtomicFile;
 use godwit_model::Region;
-use godwit_process::TemporaryItem;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -207,12 +207,12 @@ impl Collection {
             return Err(self.collection_error(format!("it already has a genome {name}; choose another name")));
         }
         let path = self.directory.join(format!("{name}.gwp"));
-        let file = TemporaryItem::create(|| tempfile::NamedTempFile::new_in(&self.directory))
-            .map_err(DeltaError::io_error(&self.directory))?;
+        let file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&self.directory))?;
         let mut out = ChecksumWriter { out: BufWriter::new(file), hash: Xxh3::new() };
         let summary = pack(input, &mut out, reference, anchors, options, cancelled)?;
         let checksum = format!("{:016x}", out.hash.digest());
-        persist_file(out.out, &path)?;
+        let file = out.out.into_inner().map_err(IntoInnerError::into_error);
+        file.and_then(AtomicFile::commit).map_err(DeltaError::io_error(&path))?;
         let (text_bytes, packed_bytes) = (summary.text_bytes, summary.packed_bytes);
         self.manifest.members.push(CollectionMember { name: name.to_owned(), text_bytes, packed_bytes, checksum });
         self.write_manifest()?;
@@ -221,12 +221,9 @@ impl Collection {
 
     fn write_manifest(&self) -> Result<(), DeltaError> {
         let path = self.directory.join(MANIFEST_FILE_NAME);
-        let file = TemporaryItem::create(|| tempfile::NamedTempFile::new_in(&self.directory))
-            .map_err(DeltaError::io_error(&self.directory))?;
-        let mut out = BufWriter::new(file);
-        let text = serde_json::to_vec_pretty(&self.manifest).expect("names and numbers are JSON");
-        out.write_all(&text).and_then(|()| out.write_all(b"\n")).map_err(DeltaError::io_error(&path))?;
-        persist_file(out, &path)
+        let mut file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&self.directory))?;
+        let text = serde_json::to_string_pretty(&self.manifest).expect("names and numbers are JSON") + "\n";
+        file.write_all(text.as_bytes()).and_then(|()| file.commit()).map_err(DeltaError::io_error(&path))
     }
 
     /// Unpacks a member and verifies the checksum of its packed file.
@@ -362,15 +359,6 @@ impl Collection {
 fn is_valid_member_name(name: &str) -> bool {
     let usable = |letter: char| letter.is_ascii_alphanumeric() || "._+=@-".contains(letter);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(usable)
-}
-
-/// Syncs a temporary file to disk and renames it to its final path.
-fn persist_file(out: BufWriter<TemporaryItem<tempfile::NamedTempFile>>, path: &Path) -> Result<(), DeltaError> {
-    let file = out.into_inner().map_err(|error| DeltaError::io_error(path)(error.into_error()))?;
-    file.as_file().sync_all().map_err(DeltaError::io_error(path))?;
-    let (file, _listed) = file.into_parts();
-    file.persist(path).map_err(|error| DeltaError::io_error(path)(error.error))?;
-    Ok(())
 }
 
 /// A writer that computes the XXH3 checksum of the written bytes.

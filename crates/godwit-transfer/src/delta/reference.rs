@@ -10,6 +10,8 @@ mod fasta_import;
 
 use std::path::{Path, PathBuf};
 
+use godwit_files::FileStamp;
+
 use super::bases::{Bases, BitVector, NonAcgtInterval};
 use super::error::DeltaError;
 use super::kmer_index::{KmerIndex, check_reference_size};
@@ -165,7 +167,7 @@ impl Reference {
         {
             return Ok(kept);
         }
-        let stamp = cache_files::FileStamp::from_path(path).map_err(DeltaError::io_error(path))?;
+        let stamp = FileStamp::read(path).map_err(DeltaError::io_error(path))?;
         let mut reference = fasta_import::read_fasta(path, threads)?;
         check_reference_size(reference.bases.count() as u64)?;
         reference.cache_policy = cache_policy;

@@ -12,12 +12,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
+use godwit_files::parent_directory;
+
 use super::partial_paths::partial_path;
 use super::{FileReceiver, lock};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, PART_SUFFIX};
-use crate::parent_directory::parent_directory;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 
 /// Returns the number of `..` components at the start of a link target. Returns `None` if the target is not acceptable:

@@ -9,7 +9,7 @@
 //! The modification times of the files record the order of use across restarts. If the cache cannot be written, it acts
 //! as an empty one and warns.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use godwit_process::LockedFile;
+use godwit_files::LockedFile;
 
 use super::lru::{CacheKey, LruIndex};
 use crate::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
@@ -140,13 +140,13 @@ impl RelayCache {
         let path = directory.join("lock");
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let opened = opened.map_err(TransferError::io_error("open", &path))?;
-        let held = LockedFile::try_lock(opened).map_err(|error| match error {
-            TryLockError::WouldBlock => {
+        let held = LockedFile::lock_at(opened, &path, "it is in use").map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => {
                 let problem =
                     format!("{} is in use as the cache of another server; name another directory", directory.display());
                 TransferError::rejected(problem)
             }
-            TryLockError::Error(source) => TransferError::Io { operation: "lock", path, source },
+            _ => TransferError::io_error("lock", &path)(error),
         })?;
         let found = Self {
             directory: directory.to_owned(),

@@ -1,19 +1,17 @@
 //! `godwit pack`, `unpack`, `collection` and `mutate`: delta compression of genomes against a reference.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use godwit_files::AtomicFile;
 use godwit_formats::bgzf::{BgzfError, open_text};
 use godwit_formats::{is_system_failure, message_with_causes};
 use godwit_model::Region;
-use godwit_process::TemporaryItem;
 use godwit_transfer::delta::{
     Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
     mutate_fasta, pack, unpack,
 };
-use tempfile::NamedTempFile;
 
 use super::print;
 use crate::cli::{
@@ -294,7 +292,7 @@ fn print_outcome_unless_stdout(common: &CommonArgs, out: &Path, what: &str) -> R
 
 /// An output file that is renamed to its final name when it is complete, or stdout.
 enum AtomicOutput {
-    File { file: TemporaryItem<NamedTempFile>, path: PathBuf },
+    File(AtomicFile),
     Stdout(std::io::Stdout),
 }
 
@@ -303,31 +301,22 @@ impl AtomicOutput {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdout(std::io::stdout()));
         }
-        if path.is_dir() {
-            let source = std::io::Error::from(std::io::ErrorKind::IsADirectory);
-            return Err(DeltaError::Io { path: path.to_owned(), source }.into());
-        }
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Create the file with the permissions of an ordinary new file (restricted by the umask), not with those of a
-        // private file.
-        let permissions = Permissions::from_mode(0o666);
-        let file = TemporaryItem::create(|| tempfile::Builder::new().permissions(permissions).tempfile_in(directory));
-        let file = file.map_err(|source| DeltaError::Io { path: path.to_owned(), source })?;
-        Ok(Self::File { file, path: path.to_owned() })
+        let file = AtomicFile::create_unique(path, 0o666);
+        Ok(Self::File(file.map_err(|source| DeltaError::Io { path: path.to_owned(), source })?))
     }
 }
 
 impl Write for AtomicOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
-            Self::File { file, .. } => file.write(bytes),
+            Self::File(file) => file.write(bytes),
             Self::Stdout(stdout) => stdout.write(bytes),
         }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         match self {
-            Self::File { file, .. } => file.flush(),
+            Self::File(file) => file.flush(),
             Self::Stdout(stdout) => stdout.flush(),
         }
     }
@@ -341,11 +330,9 @@ fn commit_output(out: BufWriter<AtomicOutput>) -> Result<(), Failure> {
     };
     match out.into_inner().map_err(|error| failed(Path::new("the output"))(error.into_error()))? {
         AtomicOutput::Stdout(mut stdout) => stdout.flush().map_err(failed(Path::new("stdout"))),
-        AtomicOutput::File { file, path } => {
-            file.as_file().sync_all().map_err(failed(&path))?;
-            let (file, _listed) = file.into_parts();
-            file.persist(&path).map_err(|error| failed(&path)(error.error))?;
-            Ok(())
+        AtomicOutput::File(file) => {
+            let failed = failed(file.path());
+            file.commit().map_err(failed)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
-use godwit_process::TemporaryItem;
+use godwit_files::AtomicFile;
 use godwit_query::{RemoteRows, RowFormat, RowWriter, Rows, ScoredRows};
 
 use super::credentials::server_failure;
@@ -38,15 +38,11 @@ async fn write_to_file(rows: OutputRows, format: RowFormat, path: &Path) -> Resu
             format!("cannot write {}: {error}; check the directory and its space", path.display()),
         )
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = TemporaryItem::create(|| tempfile::NamedTempFile::new_in(directory)).map_err(failed)?;
+    let file = AtomicFile::create_unique(path, 0o600).map_err(failed)?;
     let mut written = write_batches(rows, format, BufWriter::with_capacity(1 << 20, file)).await?;
     written.flush().map_err(failed)?;
     let file = written.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.as_file().sync_all().map_err(failed)?;
-    let (file, _listed) = file.into_parts();
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    file.commit().map_err(failed)
 }
 
 async fn write_batches<W: Write + Send>(mut rows: OutputRows, format: RowFormat, out: W) -> Result<W, Failure> {

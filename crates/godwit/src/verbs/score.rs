@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use godwit_files::parent_directory;
 use godwit_flight::{FlightError, TransportOptions};
 use godwit_process::TemporaryItem;
 use godwit_query::{
@@ -95,7 +96,7 @@ async fn query_file(
     let Some(name) = named.filter(|_| path.exists()) else {
         return Err(Failure::new(Exit::Machine, format!("there is no file {}", path.display())));
     };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = parent_directory(path);
     // Use one thread, because several threads would not preserve the order of the rows.
     let engine = open_engine(directory, args.reference.as_deref(), &args.common, 1, None)?;
     let all = select_rows(&engine, "*", name).await?;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use godwit_files::AtomicFile;
 use godwit_formats::columnar::TableFormat;
 use godwit_formats::message_with_causes;
 use godwit_pipeline::{Event, Observer, PipelineError};
@@ -256,11 +257,9 @@ fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
 fn write_summary(summary: &SearchSummary, path: &Path) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(summary).map(|text| text + "\n");
     let text = text.map_err(|error| Failure::new(Exit::Bug, format!("cannot write a summary: {error}")))?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = TemporaryItem::create(|| tempfile::NamedTempFile::new_in(directory)).and_then(|mut file| {
+    let written = AtomicFile::create_unique(path, 0o600).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
-        let (file, _listed) = file.into_parts();
-        file.persist(path).map(drop).map_err(|error| error.error)
+        file.commit()
     });
     written.map_err(|error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display())))
 }

@@ -1,9 +1,9 @@
 //! The report of a recalibration, which is written as `OUT.run.json`.
 
+use godwit_files::AtomicSet;
 use serde::Serialize;
 
 use super::RecalibrateJob;
-use crate::atomic_files::AtomicFileSet;
 use crate::job_report::{InputFile, OutputFile, Stage};
 use crate::observer::rounded_seconds;
 
@@ -45,7 +45,7 @@ impl RecalibrationReport {
         stages: Vec<Stage>,
         slices: usize,
         records: u64,
-        staged: &AtomicFileSet,
+        staged: &AtomicSet,
     ) -> Self {
         Self {
             godwit: env!("CARGO_PKG_VERSION").into(),

@@ -6,11 +6,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytemuck::{Pod, Zeroable};
-use godwit_process::TemporaryItem;
+use godwit_files::{AtomicFile, FileStamp};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::super::bases::{Bases, BitVector, NonAcgtInterval};
@@ -25,22 +25,6 @@ const IO_BUFFER_BYTES: usize = 1 << 20;
 /// Extensions that are appended to the path of the FASTA file.
 const BASES_FILE_EXTENSION: &str = "gwp-bases";
 const KMER_INDEX_FILE_EXTENSION: &str = "gwp-anchors";
-
-/// Size and modification time of a FASTA file. If they differ, the file was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct FileStamp {
-    bytes: u64,
-    seconds: i64,
-    nanoseconds: i64,
-}
-
-impl FileStamp {
-    pub(super) fn from_path(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        Ok(Self { bytes: metadata.len(), seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec() })
-    }
-}
 
 /// The header of the cache file with the bases.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -80,8 +64,7 @@ struct CachedInterval {
 pub(super) fn read_cached_reference(path: &Path, threads: usize) -> Option<Reference> {
     let mut kept = CacheFileReader::open(&path.with_added_extension(BASES_FILE_EXTENSION), threads)?;
     let head: BasesFileHeader = kept.read_item()?;
-    let stamp: FileStamp = bytemuck::cast(head.stamp);
-    let fits = head.magic == BASES_MAGIC && stamp == FileStamp::from_path(path).ok()?;
+    let fits = head.magic == BASES_MAGIC && head.stamp == stored_stamp(FileStamp::read(path).ok()?);
     let count = usize::try_from(head.base_count).ok().filter(|_| fits)?;
     let mut contigs = Vec::new();
     let mut start = 0;
@@ -116,13 +99,18 @@ pub(super) fn read_cached_reference(path: &Path, threads: usize) -> Option<Refer
     })
 }
 
+/// Returns size and modification time of a FASTA file as they are stored in the cache file.
+fn stored_stamp(stamp: FileStamp) -> [u64; 3] {
+    [stamp.bytes, stamp.modified_s as u64, stamp.modified_ns as u64]
+}
+
 /// Writes the cache file with the bases of a reference. `stamp` is that of the FASTA file before it was read.
 pub(super) fn write_cached_reference(reference: &Reference, stamp: FileStamp) -> io::Result<()> {
-    let mut kept = CacheFileWriter::create(&reference.path)?;
+    let mut kept = CacheFileWriter::create(&reference.path.with_added_extension(BASES_FILE_EXTENSION))?;
     let lower = reference.soft_mask.as_ref().map_or(&[][..], BitVector::words);
     kept.write_items(&[BasesFileHeader {
         magic: BASES_MAGIC,
-        stamp: bytemuck::cast(stamp),
+        stamp: stored_stamp(stamp),
         contig_count: reference.contigs.len() as u64,
         non_acgt_count: reference.non_acgt.len() as u64,
         base_count: reference.bases.count() as u64,
@@ -143,7 +131,7 @@ pub(super) fn write_cached_reference(reference: &Reference, stamp: FileStamp) ->
     }
     kept.write_items(reference.bases.words())?;
     kept.write_items(lower)?;
-    kept.persist(&reference.path, BASES_FILE_EXTENSION)
+    kept.persist(&reference.path)
 }
 
 /// Reads the cached k-mer index of a reference; `None` if the cache file is missing, stale or damaged.
@@ -162,7 +150,7 @@ pub(super) fn read_cached_kmer_index(reference: &Reference, threads: usize) -> O
 
 /// Writes the cache file with the k-mer index of a reference.
 pub(super) fn write_cached_kmer_index(reference: &Reference, anchors: &KmerIndex) -> io::Result<()> {
-    let mut kept = CacheFileWriter::create(&reference.path)?;
+    let mut kept = CacheFileWriter::create(&reference.path.with_added_extension(KMER_INDEX_FILE_EXTENSION))?;
     let (marks, places, shift) = anchors.table();
     kept.write_items(&[KmerIndexFileHeader {
         magic: KMER_INDEX_MAGIC,
@@ -173,7 +161,7 @@ pub(super) fn write_cached_kmer_index(reference: &Reference, anchors: &KmerIndex
     }])?;
     kept.write_items(marks)?;
     kept.write_items(places)?;
-    kept.persist(&reference.path, KMER_INDEX_FILE_EXTENSION)
+    kept.persist(&reference.path)
 }
 
 /// A reader of a file that [`CacheFileWriter`] wrote. Items must not be trusted before
@@ -227,15 +215,13 @@ impl CacheFileReader {
 
 /// A writer of a cache file, which gets its final name only when it is complete.
 struct CacheFileWriter {
-    file: BufWriter<TemporaryItem<tempfile::NamedTempFile>>,
+    file: BufWriter<AtomicFile>,
     checksum: Xxh3,
 }
 
 impl CacheFileWriter {
-    fn create(reference: &Path) -> io::Result<Self> {
-        let file = TemporaryItem::create(|| {
-            tempfile::NamedTempFile::new_in(crate::parent_directory::parent_directory(reference))
-        })?;
+    fn create(path: &Path) -> io::Result<Self> {
+        let file = AtomicFile::create_unique(path, 0o600)?;
         Ok(Self { file: BufWriter::with_capacity(IO_BUFFER_BYTES, file), checksum: Xxh3::new() })
     }
 
@@ -248,14 +234,11 @@ impl CacheFileWriter {
     }
 
     /// Writes the checksum, and renames the file to its final path with the permissions of the FASTA file.
-    fn persist(mut self, reference: &Path, extension: &str) -> io::Result<()> {
+    fn persist(mut self, reference: &Path) -> io::Result<()> {
         let checksum = self.checksum.digest();
         self.file.write_all(&checksum.to_ne_bytes())?;
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().set_permissions(fs::metadata(reference)?.permissions())?;
-        let path = reference.with_added_extension(extension);
-        let (file, _listed) = file.into_parts();
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        file.file().set_permissions(fs::metadata(reference)?.permissions())?;
+        file.commit_unsynced()
     }
 }

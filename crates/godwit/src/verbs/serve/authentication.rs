@@ -1,12 +1,12 @@
 //! Reads the tokens, keys and certificates of a server, and reloads them when their files have changed.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_files::FileStamp;
 use godwit_flight::{AccessLog, AccessRecord, Authenticator, Identities, ReloadHandle, ServerTls, TokenIssuer};
 
 use super::key_fetch;
@@ -35,14 +35,11 @@ struct AuthFiles {
     authority: Option<PathBuf>,
 }
 
-/// Stamp of a file, which changes if the file changes: inode, modification time (seconds and nanoseconds), and length.
-type FileStamp = Option<(u64, i64, i64, u64)>;
-
 /// The identities that a server accepts, and its certificate.
 pub(super) struct ServerAuth {
     files: AuthFiles,
-    /// Stamps of the files when they were last read.
-    stamps: Vec<FileStamp>,
+    /// Stamps of the files when they were last read; `None` for files that did not exist.
+    stamps: Vec<Option<FileStamp>>,
     /// Identities of the token file when it was last read.
     tokens: Identities,
     /// Issuer of JSON Web Tokens, and the text of its keys, by which changes are detected.
@@ -256,14 +253,10 @@ impl AuthFiles {
     }
 
     /// Returns the current stamps of all files.
-    fn read_stamps(&self) -> Vec<FileStamp> {
-        let stamp = |path: &Path| {
-            let found = std::fs::metadata(path).ok()?;
-            Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
-        };
+    fn read_stamps(&self) -> Vec<Option<FileStamp>> {
         let of_visas = self.read_visa_file();
         let of_visas = of_visas.iter().flat_map(VisaFile::key_files);
-        self.paths().chain(of_visas).map(stamp).collect()
+        self.paths().chain(of_visas).map(|path| FileStamp::read(path).ok()).collect()
     }
 
     /// Returns the paths and URLs of all tokens, keys and certificates, for the audit log.

@@ -5,12 +5,14 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use godwit_process::{LockedFile, TemporaryPath};
+use godwit_process::TemporaryPath;
 
-use super::{lock_exclusively, temporary_name};
+use crate::atomic_file::temporary_name;
+use crate::locked_file::LockedFile;
 
 /// A directory with a temporary name beside its final path. If it is dropped before it is published, it is removed with
 /// its content.
+#[derive(Debug)]
 pub struct AtomicDirectory {
     path: PathBuf,
     temporary_path: PathBuf,
@@ -38,7 +40,7 @@ impl AtomicDirectory {
         check_replaceable(path)?;
         let temporary_path = path.with_file_name(temporary_name(path));
         fs::DirBuilder::new().recursive(true).mode(0o777).create(&temporary_path)?;
-        let lock = lock_exclusively(
+        let lock = LockedFile::lock_at(
             File::open(&temporary_path)?,
             &temporary_path,
             "another godwit process is writing this directory; wait until it has ended",
@@ -91,7 +93,7 @@ impl AtomicDirectory {
 
     /// Flushes the directory to disk and renames it to its final name. An existing directory of that name is kept under
     /// another name until [`AtomicDirectory::remove_backup`].
-    pub(super) fn publish(&mut self) -> io::Result<()> {
+    pub(crate) fn publish(&mut self) -> io::Result<()> {
         self.lock.sync_all()?;
         remove_directory(&self.backup_path)?;
         if self.path.exists() {
@@ -106,7 +108,7 @@ impl AtomicDirectory {
     }
 
     /// Undoes [`AtomicDirectory::publish`].
-    pub(super) fn unpublish(&mut self) {
+    pub(crate) fn unpublish(&mut self) {
         // Ignore errors here: the failure that requires the undo is already reported.
         let _ = fs::rename(&self.path, &self.temporary_path);
         let _ = fs::rename(&self.backup_path, &self.path);
@@ -114,7 +116,7 @@ impl AtomicDirectory {
     }
 
     /// Removes the earlier directory that this one replaced.
-    pub(super) fn remove_backup(&self) -> io::Result<()> {
+    pub(crate) fn remove_backup(&self) -> io::Result<()> {
         remove_directory(&self.backup_path)
     }
 }
@@ -158,7 +160,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::atomic_files::AtomicFileSet;
+    use crate::atomic_set::AtomicSet;
 
     fn staged(path: &Path, files: &[&str]) -> AtomicDirectory {
         let directory = AtomicDirectory::create(path).unwrap();
@@ -178,7 +180,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.parquet");
         for files in [&["part-0", "part-1"][..], &["part-0"]] {
-            let mut all = AtomicFileSet::default();
+            let mut all = AtomicSet::default();
             all.add_directory(staged(&path, files));
             all.publish().unwrap();
             assert_eq!(names(&path), files);
@@ -190,10 +192,10 @@ mod tests {
     fn a_file_that_cannot_take_its_name_leaves_the_earlier_directory() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.parquet");
-        let mut first = AtomicFileSet::default();
+        let mut first = AtomicSet::default();
         first.add_directory(staged(&path, &["part-0", "part-1"]));
         first.publish().unwrap();
-        let mut second = AtomicFileSet::default();
+        let mut second = AtomicSet::default();
         second.add_directory(staged(&path, &["part-0"]));
         second.write_file(&directory.path().join("b"), b"two").unwrap();
         fs::create_dir(directory.path().join("b")).unwrap();

@@ -1,0 +1,35 @@
+//! Directories that contain files.
+
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path};
+
+/// Returns the directory that contains a file; `.` if the path has only one component.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use godwit_files::parent_directory;
+///
+/// assert_eq!(parent_directory(Path::new("out/sample.bam")), Path::new("out"));
+/// assert_eq!(parent_directory(Path::new("sample.bam")), Path::new("."));
+/// ```
+pub fn parent_directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Flushes a directory to disk, so that the names of its files survive a crash.
+///
+/// # Errors
+/// The I/O error of the file system.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    File::open(directory)?.sync_all()
+}
+
+/// Returns whether a relative path stays below its base directory.
+pub fn is_relative_descendant(name: &str) -> bool {
+    !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
+}
