@@ -35,7 +35,6 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // Genomes are compressed against FASTA references.
     ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
-    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     (
         "godwit-search",
         &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
@@ -60,6 +59,25 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-fleet",
             "godwit-process",
             "godwit-search",
+        ],
+    ),
+    // Both ends of the protocol with statement processes see the same datasets, unfinished jobs included.
+    (
+        "godwit-query",
+        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process", "godwit-serve", "godwit-pipeline"],
+    ),
+    // DataFusion is linked by a program of its own, which godwit starts.
+    (
+        "godwit-sql",
+        &[
+            "godwit-model",
+            "godwit-flight",
+            "godwit-formats",
+            "godwit-process",
+            "godwit-query",
+            "godwit-rules",
+            "godwit-serve",
+            "godwit-transfer",
         ],
     ),
     (
@@ -102,7 +120,7 @@ pub(super) const SOLE_DEPENDENTS: &[(&str, &str)] = &[
     ("hyper", "godwit-flight"),
     ("arrow-flight", "godwit-flight"),
     ("object_store", "godwit-serve"),
-    ("datafusion", "godwit-query"),
+    ("datafusion", "godwit-sql"),
     ("parquet", "godwit-formats"),
     ("hts-sys", "godwit-cram"),
     ("clap", "godwit"),
