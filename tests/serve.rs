@@ -25,6 +25,7 @@ mod remote_query;
 mod resource_exhaustion;
 mod running_jobs;
 mod security_scanners;
+mod sql_program;
 mod statement_errors;
 mod third_party_clients;
 mod traces;

@@ -182,7 +182,8 @@ fn installed_programs_stand_together() {
     let found = String::from_utf8_lossy(&found).split_whitespace().collect::<Vec<_>>().join(" ");
     let beside = format!("(bwa 0.7.17), {}", prefix.join("bin/godwit-bwa").display());
     assert!(found.contains(&beside), "{found}");
-    assert!(prefix.join("bin/godwit-bwa-mem3").is_file() && prefix.join("share/man/man1/godwit-align.1").is_file());
+    assert!(prefix.join("bin/godwit-sql").is_file() && prefix.join("bin/godwit-bwa-mem3").is_file());
+    assert!(prefix.join("share/man/man1/godwit-align.1").is_file());
     assert_eq!(version_after_module_load(&prefix), format!("godwit {}\n", env!("CARGO_PKG_VERSION")));
     let wrong = Command::new(root.join("install")).arg("--nonsense").output().expect("bash is there");
     assert_eq!(wrong.status.code(), Some(2));

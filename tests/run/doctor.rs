@@ -79,6 +79,7 @@ fn every_program_that_godwit_can_use_is_told_of() {
     let told = findings(&finished.stdout);
     for (what, version) in [
         ("godwit-bwa-mem3", "bwa-mem3 0.15.0"),
+        ("godwit-sql", env!("CARGO_PKG_VERSION")),
         ("--aligner auto", "bwa-mem3"),
         ("minimap2", "2."),
         ("fastp", "0."),

@@ -30,7 +30,7 @@ fn hostile_statements_are_refused_or_stopped_and_others_go_on() {
         move || {
             let mut most = 0;
             while watch.load(std::sync::atomic::Ordering::Relaxed) {
-                let workers = godwit_tests::processes::child_processes(server, "sql-worker");
+                let workers = godwit_tests::processes::child_processes(server, "godwit-sql");
                 most = workers.into_iter().chain([server]).filter_map(peak_memory_kb).fold(most, u64::max);
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }

@@ -31,8 +31,8 @@ def godwit_binary(options: argparse.Namespace) -> Path:
     """Returns the binary to measure; builds it unless --godwit names one."""
     if options.godwit:
         return Path(options.godwit).resolve()
-    command = ["cargo", "build", "--release", "-p", "godwit", "-p", "godwit-bwa", "-p", "godwit-bwa-mem3"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    programs = ["-p", "godwit", "-p", "godwit-sql", "-p", "godwit-bwa", "-p", "godwit-bwa-mem3"]
+    subprocess.run(["cargo", "build", "--release", *programs], cwd=ROOT, check=True)
     return target_directory().resolve() / "release" / "godwit"
 
 

@@ -16,6 +16,7 @@ pub mod normalizer;
 mod program_lookup;
 pub mod recalibrator;
 pub mod searcher;
+pub mod sql_program;
 pub mod stream;
 pub mod trimmer;
 pub mod usage_error;

@@ -18,7 +18,7 @@ fn find_program_version(program: &str, question: &str, remedy: &str) -> Result<(
     Ok((path, line))
 }
 
-fn query_version_line(program: &Path, question: &str) -> Option<String> {
+pub(crate) fn query_version_line(program: &Path, question: &str) -> Option<String> {
     let output = Command::new(program).arg(question).stdin(Stdio::null()).output().ok()?;
     let version_line = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
     (output.status.success() && !version_line.is_empty()).then_some(version_line)

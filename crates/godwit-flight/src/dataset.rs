@@ -408,7 +408,8 @@ impl From<DatasetError> for tonic::Status {
             DatasetError::AlreadyExists { .. } => Self::already_exists(text),
             DatasetError::Changed { .. } => ErrorReason::DatasetChanged.status(tonic::Code::FailedPrecondition, text),
             DatasetError::Data(_) => Self::data_loss(text),
-            DatasetError::Local(_) | DatasetError::Remote(_) => Self::unavailable(text),
+            DatasetError::Remote(_) => ErrorReason::SourceUnavailable.status(tonic::Code::Unavailable, text),
+            DatasetError::Local(_) => Self::unavailable(text),
         }
     }
 }

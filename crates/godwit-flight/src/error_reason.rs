@@ -38,6 +38,12 @@ pub enum ErrorReason {
     DatasetChanged,
     /// A table of this name does not exist.
     TableNotFound,
+    /// The SQL statement is not a query.
+    NotAQuery,
+    /// The SQL statement is valid, but it failed while its rows were computed.
+    StatementFailed,
+    /// The server from which the dataset is read did not respond as expected.
+    SourceUnavailable,
 }
 
 /// The protobuf message `google.rpc.Status`.
@@ -61,7 +67,7 @@ struct ErrorInfo {
 }
 
 impl ErrorReason {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::UnknownSession,
         Self::GrantRejected,
         Self::TicketExpired,
@@ -71,6 +77,9 @@ impl ErrorReason {
         Self::DatasetNotFound,
         Self::DatasetChanged,
         Self::TableNotFound,
+        Self::NotAQuery,
+        Self::StatementFailed,
+        Self::SourceUnavailable,
     ];
 
     /// Returns the transmitted name of the reason.
@@ -85,6 +94,9 @@ impl ErrorReason {
             Self::DatasetNotFound => "DATASET_NOT_FOUND",
             Self::DatasetChanged => "DATASET_CHANGED",
             Self::TableNotFound => "TABLE_NOT_FOUND",
+            Self::NotAQuery => "NOT_A_QUERY",
+            Self::StatementFailed => "STATEMENT_FAILED",
+            Self::SourceUnavailable => "SOURCE_UNAVAILABLE",
         }
     }
 
@@ -153,7 +165,8 @@ mod tests {
     fn names_on_the_wire_are_those_of_earlier_versions() {
         let names = ErrorReason::ALL.map(ErrorReason::name).join(" ");
         let expected = "UNKNOWN_SESSION GRANT_REJECTED TICKET_EXPIRED TICKET_OF_OTHER_SERVER TICKET_OF_OTHER_PRINCIPAL \
-                        UNKNOWN_ACTION DATASET_NOT_FOUND DATASET_CHANGED TABLE_NOT_FOUND";
+                        UNKNOWN_ACTION DATASET_NOT_FOUND DATASET_CHANGED TABLE_NOT_FOUND NOT_A_QUERY STATEMENT_FAILED \
+                        SOURCE_UNAVAILABLE";
         assert_eq!(names, expected);
         // Expected encoding: google.rpc.Status { code: 5, message: "m", details: [Any { type_url, value }] }, where
         // `value` is ErrorInfo { reason, domain }.

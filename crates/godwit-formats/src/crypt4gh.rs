@@ -29,7 +29,7 @@ pub use encryptor::Encryptor;
 pub use error::{Crypt4ghError, KeyError};
 pub use keys::{PublicKey, SecretKey};
 pub(crate) use process_keys::open_if_encrypted;
-pub use process_keys::{has_process_keys, open_with_process_keys, set_process_keys};
+pub use process_keys::{has_process_keys, load_process_keys, open_with_process_keys};
 
 /// File name suffix of encrypted files.
 pub const FILE_SUFFIX: &str = ".c4gh";

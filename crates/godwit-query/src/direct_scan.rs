@@ -8,20 +8,24 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast;
 use godwit_flight::{Catalog, DatasetKind, DirectScan, DirectScanColumns};
 use godwit_model::Region;
+use sqlparser::ast;
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
 
-use crate::dataset_table::TableCatalog;
-use crate::engine::parse_query;
-use crate::functions::REGION_FUNCTION;
+use crate::dataset_lookup::find_dataset;
+
+/// The name of the SQL function that selects the rows of a region.
+pub const REGION_FUNCTION: &str = "region";
 
 /// The name that DataFusion gives to the column of `SELECT count(*)`.
 const COUNT_EXPRESSION: &str = "count(*)";
 
 /// Maximum length of a statement that is examined, bytes.
 const MAX_STATEMENT_BYTES: usize = 16 << 10;
+/// Maximum nesting of expressions in a statement that is examined.
+const MAX_NESTING: usize = 50;
 
 /// A parsed statement that may be a direct scan.
 #[derive(Debug, PartialEq)]
@@ -45,7 +49,7 @@ enum SelectList {
 /// Returns the direct scan of a statement; `None` if the SQL engine must run the statement.
 pub(crate) fn parse_direct_scan(catalog: Arc<dyn Catalog>, sql: &str) -> Option<DirectScan> {
     let named = parse_scan_statement(sql)?;
-    let (name, dataset) = TableCatalog(catalog).find_dataset(&named.dataset).ok()?;
+    let (name, dataset) = find_dataset(&*catalog, &named.dataset).ok()?;
     if named.kind.is_some_and(|kind| kind != dataset.kind()) {
         return None;
     }
@@ -81,8 +85,9 @@ fn parse_scan_statement(sql: &str) -> Option<ScanStatement> {
     if sql.len() > MAX_STATEMENT_BYTES {
         return None;
     }
-    let Ok(Statement::Statement(statement)) = parse_query(sql) else { return None };
-    let ast::Statement::Query(query) = *statement else { return None };
+    let parser = Parser::new(&GenericDialect {}).with_recursion_limit(MAX_NESTING);
+    let statements = parser.try_with_sql(sql).ok()?.parse_statements().ok()?;
+    let [ast::Statement::Query(query)] = &statements[..] else { return None };
     let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
     let [ast::TableWithJoins { relation: ast::TableFactor::Table { name, args, .. }, .. }] = &select.from[..] else {
         return None;

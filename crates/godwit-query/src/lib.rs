@@ -1,117 +1,31 @@
-//! SQL over the datasets of a [`Catalog`](godwit_flight::Catalog), by DataFusion.
+//! SQL statements of other processes: the protocol with the program `godwit-sql`, which runs them, and their rows.
 //!
-//! [`QueryEngine`] runs an SQL query and returns record batches. A dataset is a table with the name of the dataset. The
-//! functions `reads('x.bam')` and `variants('x.vcf.gz')` also return a dataset, or the union of all datasets that match
-//! a pattern. Conditions on positions use the index of a dataset, and only the columns that a query needs are decoded.
-//! Joins of overlapping intervals have their own execution plan. [`ScoredRows`] adds scores of an external service to
-//! rows. Only queries are accepted: a statement cannot access files, settings or the network.
-//!
-//! # Examples
-//!
-//! The genes that overlap a peak, from two CSV files:
-//!
-//! ```
-//! # #[tokio::main]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use std::path::PathBuf;
-//! # use datafusion::arrow::datatypes::SchemaRef;
-//! # use godwit_flight::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
-//! # use godwit_formats::csv::{CsvError, CsvFile};
-//! # use godwit_formats::random_access::LocalFile;
-//! use std::fs;
-//! use std::sync::Arc;
-//!
-//! use godwit_query::{QueryEngine, QueryResources, RowFormat, RowWriter};
-//!
-//! # #[derive(Debug)]
-//! # struct Table(CsvFile);
-//! # impl Dataset for Table {
-//! #     fn kind(&self) -> DatasetKind {
-//! #         DatasetKind::Table
-//! #     }
-//! #     fn schema(&self) -> SchemaRef {
-//! #         self.0.schema().clone()
-//! #     }
-//! #     fn bytes(&self) -> u64 {
-//! #         0
-//! #     }
-//! #     fn version(&self) -> u64 {
-//! #         0
-//! #     }
-//! #     fn has_regions(&self) -> bool {
-//! #         false
-//! #     }
-//! #     fn parts(&self, _: &Scan, _: usize) -> Result<Vec<ScanPart>, DatasetError> {
-//! #         Ok(vec![ScanPart::default()])
-//! #     }
-//! #     fn read(&self, scan: &Scan, _: &ScanPart) -> Result<BatchReader, DatasetError> {
-//! #         let failed = |error: CsvError| DatasetError::Data(error.into());
-//! #         let mut rows = self.0.batches(scan.columns.as_deref()).map_err(failed)?;
-//! #         Ok(Box::new(std::iter::from_fn(move || rows.next_batch().map_err(failed).transpose())))
-//! #     }
-//! # }
-//! # #[derive(Debug)]
-//! # struct CsvDirectory(PathBuf);
-//! # impl Catalog for CsvDirectory {
-//! #     fn names(&self) -> Result<Vec<String>, DatasetError> {
-//! #         let mut names = Vec::new();
-//! #         for entry in fs::read_dir(&self.0).map_err(|error| DatasetError::Local(error.into()))? {
-//! #             let entry = entry.map_err(|error| DatasetError::Local(error.into()))?;
-//! #             names.push(entry.file_name().to_string_lossy().into_owned());
-//! #         }
-//! #         names.sort();
-//! #         Ok(names)
-//! #     }
-//! #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
-//! #         let file = LocalFile::open(&self.0.join(name));
-//! #         let file = file.map_err(|_| DatasetError::NotFound { name: name.to_owned() })?;
-//! #         let file = CsvFile::open(Arc::new(file), b',').map_err(|error| DatasetError::Data(error.into()))?;
-//! #         Ok(Arc::new(Table(file)))
-//! #     }
-//! # }
-//! let directory = tempfile::tempdir()?;
-//! let (genes, peaks) = (directory.path().join("genes.csv"), directory.path().join("peaks.csv"));
-//! fs::write(genes, "name,contig,position,end_position\nA,chr1,100,200\nB,chr1,300,400\n")?;
-//! fs::write(peaks, "name,contig,position,end_position\np1,chr1,150,160\np2,chr2,150,160\n")?;
-//!
-//! let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
-//! let engine = QueryEngine::new(Arc::new(CsvDirectory(directory.path().to_owned())), &limits)?;
-//! let mut rows = engine.query("SELECT name, name_2 FROM overlaps('genes.csv', 'peaks.csv')").await?;
-//! let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
-//! while let Some(batch) = rows.next().await? {
-//!     csv.write(batch)?;
-//! }
-//! assert_eq!(String::from_utf8(csv.finish()?)?, "name,name_2\nA,p1\n");
-//! # Ok(())
-//! # }
-//! ```
+//! [`ProcessSqlEngine`] runs statements in processes of `godwit-sql`, for a server or for one user; it starts them with
+//! [`StatementProcessOptions`] and sends each a [`StatementRequest`]. Statements that only read one dataset need no such
+//! process: [`Rows::read_direct_scan`] reads their rows. [`RemoteRows`] are the rows of a statement that a server runs,
+//! [`ScoredRows`] adds the scores of an external service to rows, and [`RowWriter`] writes rows in the formats of
+//! `godwit query`. This crate does not plan statements: the engine is `godwit_sql`.
 
-mod contig_source;
-mod coverage;
-mod dataset_table;
+mod dataset_lookup;
 mod direct_scan;
-mod engine;
 mod error;
-mod error_messages;
-mod flight_sql;
-mod functions;
-mod interval_functions;
-mod interval_index;
-mod interval_join;
-mod interval_join_rule;
 mod process_engine;
-mod region_pushdown;
+mod process_options;
 mod remote_rows;
 mod row_writer;
-mod scan;
+mod rows;
 mod scoring_client;
-mod statement_server;
-mod table_functions;
+mod statement_request;
+mod unfinished_jobs;
 
-pub use engine::{QueryEngine, QueryResources, Rows};
-pub use error::QueryError;
+pub use dataset_lookup::find_dataset;
+pub use direct_scan::REGION_FUNCTION;
+pub use error::StatementError;
 pub use process_engine::{ProcessSqlEngine, StatementLimits};
+pub use process_options::StatementProcessOptions;
 pub use remote_rows::RemoteRows;
 pub use row_writer::{RowFormat, RowWriter};
+pub use rows::{Rows, without_metadata};
 pub use scoring_client::{ModelDescription, ModelName, ScoreError, ScoredRows, without_traceback};
-pub use statement_server::serve_statements;
+pub use statement_request::{READY_LINE, StatementRequest, schema_from_bytes, schema_to_bytes};
+pub use unfinished_jobs::PipelineJobs;

@@ -1,17 +1,18 @@
-//! Runs the SQL statements of a server in separate processes.
+//! Runs SQL statements in separate processes of the program `godwit-sql`.
 //!
 //! A statement process runs one statement at a time. If the statement succeeds, the process is reused. If the statement
 //! exceeds its time or memory limit, or if the client cancels the statement, the process is killed.
 
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use bytes::Bytes;
-use datafusion::arrow::array::RecordBatch;
 use futures_util::stream;
 use godwit_flight::{
     Address, Batches, Catalog, Client, ConnectionSecurity, DirectScan, Download, FlightError, Principal, SqlEngine,
@@ -24,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::direct_scan::parse_direct_scan;
-use crate::statement_server::{StatementRequest, schema_from_bytes};
+use crate::statement_request::{READY_LINE, StatementRequest, schema_from_bytes};
 
 /// Maximum time to wait for the exit of a statement process after its connection has failed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,11 +60,15 @@ pub struct ProcessSqlEngine {
 /// A function that encodes the grants of a principal, which determine the datasets that a statement process may read.
 type GrantsEncoder = Box<dyn Fn(&Principal) -> Vec<u8> + Send + Sync>;
 
+/// A function that returns the command that starts a statement process for a socket path. It fails if the program is
+/// missing.
+type ProcessCommand = Box<dyn Fn(&Path) -> io::Result<Command> + Send + Sync>;
+
 struct StatementProcessPool {
     /// Encodes the grants of a principal; `None`: every principal may see all datasets.
     encode_grants: Option<GrantsEncoder>,
     /// Returns the command that starts a statement process, which must listen on this socket path.
-    process_command: Box<dyn Fn(&std::path::Path) -> Command + Send + Sync>,
+    process_command: ProcessCommand,
     limits: StatementLimits,
     idle: Mutex<Vec<StatementProcess>>,
     permits: Arc<Semaphore>,
@@ -99,17 +104,20 @@ struct ProcessGuard(Child);
 impl ProcessGuard {
     /// Waits until the process prints a line on its stdout, which it does when it is ready. No thread is blocked
     /// meanwhile, so that the caller may stop waiting.
-    async fn wait_until_ready(&mut self) -> std::io::Result<()> {
+    async fn wait_until_ready(&mut self) -> io::Result<()> {
         let mut line = String::new();
         if let Some(stdout) = self.0.stdout.take() {
             let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
             if matches!(BufReader::new(stdout).read_line(&mut line).await, Ok(1..)) {
-                return Ok(());
+                return match line.trim_end() {
+                    READY_LINE => Ok(()),
+                    other => Err(io::Error::other(format!("it is {other}, but {READY_LINE} is required"))),
+                };
             }
         }
         let _ = self.0.kill();
         let status = self.0.wait()?;
-        Err(std::io::Error::other(format!("it ended with {status}")))
+        Err(io::Error::other(format!("it ended with {status}")))
     }
 }
 
@@ -123,7 +131,7 @@ impl Drop for ProcessGuard {
 
 impl ProcessSqlEngine {
     /// Creates an engine. `command` returns the command that starts a statement process for a socket path. The process
-    /// must call [`crate::serve_statements`] for this path, and print a line when it is ready. Each process has a
+    /// must be `godwit-sql`, which listens on this path and prints [`READY_LINE`] when it is ready. Each process has a
     /// private directory below `scratch`, which contains its socket and is removed after the process has exited. The
     /// process should also create its scratch files there, because it may be killed before it can remove them.
     ///
@@ -146,14 +154,14 @@ impl ProcessSqlEngine {
     /// let command = |socket: &Path| {
     ///     let mut command = Command::new("statement-worker");
     ///     command.arg("--socket").arg(socket);
-    ///     command
+    ///     Ok(command)
     /// };
     /// let engine = ProcessSqlEngine::new(command, limits, std::env::temp_dir());
     /// // Processes start with the first statements.
     /// assert_eq!(engine.statement_workers(), Some(StatementWorkers { busy: 0, idle: 0, limit: 4 }));
     /// ```
     pub fn new(
-        command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
+        command: impl Fn(&Path) -> io::Result<Command> + Send + Sync + 'static,
         limits: StatementLimits,
         scratch: PathBuf,
     ) -> Self {
@@ -163,7 +171,7 @@ impl ProcessSqlEngine {
     /// Creates an engine as [`Self::new`] does, with a function that encodes the grants of a principal. Statements of
     /// principals with different grants never run in the same process.
     pub fn with_grants(
-        command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
+        command: impl Fn(&Path) -> io::Result<Command> + Send + Sync + 'static,
         limits: StatementLimits,
         scratch_directory: PathBuf,
         encode_grants: Option<GrantsEncoder>,
@@ -365,7 +373,7 @@ impl StatementProcessPool {
     }
 
     /// Returns the directory for the directories of processes; creates it if it does not exist.
-    fn processes_directory(&self) -> std::io::Result<PathBuf> {
+    fn processes_directory(&self) -> io::Result<PathBuf> {
         let mut created = self.processes_directory.lock().unwrap_or_else(PoisonError::into_inner);
         // A program that removes old files may have removed the directory of a server that runs for months.
         if let Some(directory) = created.as_ref().filter(|directory| directory.path().is_dir()) {
@@ -375,13 +383,14 @@ impl StatementProcessPool {
         Ok(directory.path().to_owned())
     }
 
-    fn spawn_process(&self) -> std::io::Result<StartingProcess> {
+    fn spawn_process(&self) -> io::Result<StartingProcess> {
         let parent = self.processes_directory()?;
         let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("").tempdir_in(parent))?;
         let socket = directory.path().join("s");
-        let mut command = (self.process_command)(&socket);
-        // The child exits when its stdin closes, which also happens if this server process dies.
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut command = (self.process_command)(&socket)?;
+        // The child exits when its stdin closes, which also happens if this process dies. It does not receive the signals
+        // of the terminal, because this process decides when a statement ends.
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn()?;
         Ok(StartingProcess { child: ProcessGuard(child), directory, socket })
     }
 
@@ -432,12 +441,12 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let named = scratch.path().join("process");
         let written = named.clone();
-        let command = move |_: &std::path::Path| {
+        let command = move |_: &Path| {
             let mut shell = Command::new("sh");
             // The shell does not print its ready line, and does not exit by itself.
             shell.args(["-c", "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; exec sleep 1000"]);
             shell.arg(&written);
-            shell
+            Ok(shell)
         };
         let (memory_bytes, max_rows, timeout) = (1 << 30, u64::MAX, Duration::from_secs(600));
         let limits = StatementLimits { memory_bytes, timeout, max_rows, max_concurrent: 1 };
@@ -453,7 +462,7 @@ mod tests {
         // Dropping the runtime waits until started blocking tasks have ended.
         drop(runtime);
         let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
-        assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
+        assert!(!Path::new("/proc").join(&process).exists(), "process {process} is left");
     }
 
     #[tokio::test]
@@ -462,10 +471,10 @@ mod tests {
         let (directory, named) = (scratch.path().join("processes"), scratch.path().join("process"));
         std::fs::create_dir(&directory).unwrap();
         let written = named.clone();
-        let command = move |_: &std::path::Path| {
+        let command = move |_: &Path| {
             let mut shell = Command::new("sh");
             shell.args(["-c", "echo $$ > \"$0\"; exec sleep 1000"]).arg(&written);
-            shell
+            Ok(shell)
         };
         let timeout = Duration::from_secs(2);
         let limits = StatementLimits { memory_bytes: 1 << 30, timeout, max_rows: u64::MAX, max_concurrent: 1 };
@@ -475,7 +484,7 @@ mod tests {
         let status = outcome.err().expect("the process never becomes ready");
         assert_eq!(status.code(), godwit_flight::Code::DeadlineExceeded, "{status}");
         let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
-        assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
+        assert!(!Path::new("/proc").join(&process).exists(), "process {process} is left");
         let parents: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(parents.iter().map(|parent| std::fs::read_dir(parent).unwrap().count()).collect::<Vec<_>>(), [0]);
         assert_eq!(engine.statement_workers().map(|workers| workers.busy), Some(0));

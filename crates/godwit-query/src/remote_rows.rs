@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use godwit_flight::pool::{Pool, PooledRows};
 use godwit_flight::{Batches, Client, FlightError};
 
@@ -42,10 +42,23 @@ impl RemoteRows {
     /// # use godwit_flight::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
     /// # use godwit_flight::{Server, TransportOptions};
-    /// # use godwit_query::{QueryEngine, QueryResources};
+    /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+    /// # use godwit_flight::{Download, Principal, SqlEngine, StatementDescription, StatementResult, StatusFuture};
     /// use godwit_flight::Client;
     /// use godwit_query::{RemoteRows, RowFormat, RowWriter};
     ///
+    /// # struct FixedAnswer(RecordBatch);
+    /// # impl SqlEngine for FixedAnswer {
+    /// #     fn describe_statement(&self, _: &Principal, _: String) -> StatusFuture<'_, StatementDescription> {
+    /// #         let (schema, parameters) = (self.0.schema(), Arc::new(arrow_schema::Schema::empty()));
+    /// #         Box::pin(async { Ok(StatementDescription { schema, parameters }) })
+    /// #     }
+    /// #     fn execute(&self, _: &Principal, _: String, _: Option<RecordBatch>) -> StatusFuture<'_, StatementResult> {
+    /// #         let batches = futures_util::stream::iter([Ok((self.0.clone(), bytes::Bytes::new()))]);
+    /// #         let download = Download { schema: self.0.schema(), batches: Box::pin(batches) };
+    /// #         Box::pin(async { Ok(StatementResult { download, datasets: Vec::new() }) })
+    /// #     }
+    /// # }
     /// # #[derive(Debug)]
     /// # struct NoDatasets;
     /// # impl Catalog for NoDatasets {
@@ -56,8 +69,10 @@ impl RemoteRows {
     /// #         Err(DatasetError::NotFound { name: name.to_owned() })
     /// #     }
     /// # }
-    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
-    /// # let engine = Arc::new(QueryEngine::new(Arc::new(NoDatasets), &limits)?);
+    /// # let contig: ArrayRef = Arc::new(StringArray::from(vec!["chr1"]));
+    /// # let position: ArrayRef = Arc::new(Int32Array::from(vec![42]));
+    /// # let row = RecordBatch::try_from_iter([("contig", contig), ("position", position)])?;
+    /// # let engine = Arc::new(FixedAnswer(row));
     /// # let service = DatasetService::new(Arc::new(NoDatasets), Some(engine), DatasetServiceOptions::default());
     /// # let (routes, security) = (service.routes(), ConnectionSecurity::default());
     /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
@@ -65,7 +80,7 @@ impl RemoteRows {
     /// # let address = server.address().clone();
     /// # tokio::spawn(server.serve());
     /// let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
-    /// let mut rows = RemoteRows::query_server(client, "SELECT 'chr1' AS contig, 40 + 2 AS position").await?;
+    /// let mut rows = RemoteRows::query_server(client, "SELECT contig, position FROM sites").await?;
     /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
     /// while let Some(batch) = rows.next().await? {
     ///     csv.write(batch)?;
@@ -93,12 +108,25 @@ impl RemoteRows {
     /// # use godwit_flight::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
     /// # use godwit_flight::{Server, TransportOptions};
-    /// # use godwit_query::{QueryEngine, QueryResources};
+    /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+    /// # use godwit_flight::{Download, Principal, SqlEngine, StatementDescription, StatementResult, StatusFuture};
     /// use std::time::Duration;
     ///
     /// use godwit_flight::pool::{Member, Pool, PoolNotice, WaitOptions};
     /// use godwit_query::RemoteRows;
     ///
+    /// # struct FixedAnswer(RecordBatch);
+    /// # impl SqlEngine for FixedAnswer {
+    /// #     fn describe_statement(&self, _: &Principal, _: String) -> StatusFuture<'_, StatementDescription> {
+    /// #         let (schema, parameters) = (self.0.schema(), Arc::new(arrow_schema::Schema::empty()));
+    /// #         Box::pin(async { Ok(StatementDescription { schema, parameters }) })
+    /// #     }
+    /// #     fn execute(&self, _: &Principal, _: String, _: Option<RecordBatch>) -> StatusFuture<'_, StatementResult> {
+    /// #         let batches = futures_util::stream::iter([Ok((self.0.clone(), bytes::Bytes::new()))]);
+    /// #         let download = Download { schema: self.0.schema(), batches: Box::pin(batches) };
+    /// #         Box::pin(async { Ok(StatementResult { download, datasets: Vec::new() }) })
+    /// #     }
+    /// # }
     /// # #[derive(Debug)]
     /// # struct NoDatasets;
     /// # impl Catalog for NoDatasets {
@@ -109,8 +137,10 @@ impl RemoteRows {
     /// #         Err(DatasetError::NotFound { name: name.to_owned() })
     /// #     }
     /// # }
-    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
-    /// # let engine = Arc::new(QueryEngine::new(Arc::new(NoDatasets), &limits)?);
+    /// # let contig: ArrayRef = Arc::new(StringArray::from(vec!["chr1"]));
+    /// # let position: ArrayRef = Arc::new(Int32Array::from(vec![42]));
+    /// # let row = RecordBatch::try_from_iter([("contig", contig), ("position", position)])?;
+    /// # let engine = Arc::new(FixedAnswer(row));
     /// # let service = DatasetService::new(Arc::new(NoDatasets), Some(engine), DatasetServiceOptions::default());
     /// # let (routes, security) = (service.routes(), ConnectionSecurity::default());
     /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
@@ -126,8 +156,8 @@ impl RemoteRows {
     /// };
     /// let notify = Arc::new(|notice: &PoolNotice| eprintln!("{notice}"));
     /// let pool = Pool::new("archive", vec![member], WaitOptions { timeout: Duration::from_secs(30), notify });
-    /// let mut rows = RemoteRows::query_pool(Arc::new(pool), "SELECT 40 + 2 AS position").await?;
-    /// assert_eq!(rows.schema().field(0).name(), "position");
+    /// let mut rows = RemoteRows::query_pool(Arc::new(pool), "SELECT contig, position FROM sites").await?;
+    /// assert_eq!(rows.schema().field(1).name(), "position");
     /// assert_eq!(rows.next().await?.map(|batch| batch.num_rows()), Some(1));
     /// # Ok(())
     /// # }

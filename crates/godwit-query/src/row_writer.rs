@@ -2,17 +2,16 @@
 
 use std::io::Write;
 
-use datafusion::arrow::array::{Array, RecordBatch};
-use datafusion::arrow::csv::writer::{Writer as CsvWriter, WriterBuilder};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
-use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::ipc::writer::StreamWriter;
-use datafusion::arrow::json::LineDelimitedWriter;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::arrow::util::pretty::pretty_format_batches;
-use datafusion::parquet::arrow::ArrowWriter;
+use arrow_array::{Array, RecordBatch};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_cast::pretty::pretty_format_batches;
+use arrow_csv::writer::{Writer as CsvWriter, WriterBuilder};
+use arrow_ipc::writer::StreamWriter;
+use arrow_json::LineDelimitedWriter;
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use godwit_formats::columnar::{ColumnarError, PageCompression, TableParquetWriter};
 
-use crate::error::QueryError;
+use crate::error::StatementError;
 
 /// Maximum number of rows in the format [`RowFormat::Table`], which keeps all rows in memory to align the columns.
 const MAX_TABLE_ROWS: usize = 100_000;
@@ -24,7 +23,7 @@ const MAX_TABLE_ROWS: usize = 100_000;
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+/// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 /// use godwit_query::{RowFormat, RowWriter};
 ///
 /// # let contigs: ArrayRef = Arc::new(StringArray::from(vec!["chr20"]));
@@ -68,18 +67,23 @@ enum FormatWriter<W: Write + Send> {
     Separated(Box<CsvWriter<W>>),
     Json(LineDelimitedWriter<W>),
     Arrow(StreamWriter<W>),
-    Parquet(Box<ArrowWriter<W>>),
+    Parquet(Box<TableParquetWriter<W>>),
 }
 
-fn output_error(error: impl std::error::Error) -> QueryError {
-    QueryError::Output { problem: error.to_string() }
+fn parquet_error(error: ColumnarError) -> StatementError {
+    let problem = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+    StatementError::Output { problem }
+}
+
+fn output_error(error: impl std::error::Error) -> StatementError {
+    StatementError::Output { problem: error.to_string() }
 }
 
 impl<W: Write + Send> RowWriter<W> {
     /// Creates a writer of rows with this schema to `out`.
     ///
     /// # Errors
-    /// [`QueryError::Output`] if the header of the format cannot be written.
+    /// [`StatementError::Output`] if the header of the format cannot be written.
     ///
     /// # Examples
     ///
@@ -87,7 +91,7 @@ impl<W: Write + Send> RowWriter<W> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::Arc;
     ///
-    /// use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    /// use arrow_schema::{DataType, Field, Schema};
     /// use godwit_query::{RowFormat, RowWriter};
     ///
     /// let field = |name: &str, data_type| Field::new(name, data_type, false);
@@ -98,7 +102,7 @@ impl<W: Write + Send> RowWriter<W> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new(format: RowFormat, schema: &SchemaRef, out: W) -> Result<Self, QueryError> {
+    pub fn new(format: RowFormat, schema: &SchemaRef, out: W) -> Result<Self, StatementError> {
         let separated = |delimiter, out| {
             let writer = WriterBuilder::new().with_header(true).with_delimiter(delimiter).build(out);
             FormatWriter::Separated(Box::new(writer))
@@ -110,7 +114,8 @@ impl<W: Write + Send> RowWriter<W> {
             RowFormat::Json => FormatWriter::Json(LineDelimitedWriter::new(out)),
             RowFormat::Arrow => FormatWriter::Arrow(StreamWriter::try_new(out, schema).map_err(output_error)?),
             RowFormat::Parquet => {
-                FormatWriter::Parquet(Box::new(ArrowWriter::try_new(out, schema.clone(), None).map_err(output_error)?))
+                let writer = TableParquetWriter::new(schema.clone(), PageCompression::Dictionaries, out);
+                FormatWriter::Parquet(Box::new(writer.map_err(parquet_error)?))
             }
         };
         let mut printer = Self { writer };
@@ -126,14 +131,14 @@ impl<W: Write + Send> RowWriter<W> {
     /// Writes a batch.
     ///
     /// # Errors
-    /// [`QueryError::Output`] if writing fails, or if the format is [`RowFormat::Table`] and there are too many rows.
+    /// [`StatementError::Output`] if writing fails, or if the format is [`RowFormat::Table`] and there are too many rows.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+    /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
     /// use godwit_query::{RowFormat, RowWriter};
     ///
     /// # let contigs: ArrayRef = Arc::new(StringArray::from(vec!["chr20"]));
@@ -148,13 +153,13 @@ impl<W: Write + Send> RowWriter<W> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write(&mut self, batch: RecordBatch) -> Result<(), QueryError> {
+    pub fn write(&mut self, batch: RecordBatch) -> Result<(), StatementError> {
         match &mut self.writer {
             FormatWriter::Table { batches, rows, .. } => {
                 *rows += batch.num_rows();
                 if *rows > MAX_TABLE_ROWS {
                     let problem = format!("a table has at most {MAX_TABLE_ROWS} rows; add LIMIT, or use --format csv");
-                    return Err(QueryError::Output { problem });
+                    return Err(StatementError::Output { problem });
                 }
                 batches.push(batch);
                 Ok(())
@@ -164,22 +169,22 @@ impl<W: Write + Send> RowWriter<W> {
             }
             FormatWriter::Json(writer) => writer.write(&batch).map_err(output_error),
             FormatWriter::Arrow(writer) => writer.write(&batch).map_err(output_error),
-            FormatWriter::Parquet(writer) => writer.write(&batch).map_err(output_error),
+            FormatWriter::Parquet(writer) => writer.write(&batch).map_err(parquet_error),
         }
     }
 
     /// Completes the output, and returns the underlying writer.
     ///
     /// # Errors
-    /// [`QueryError::Output`] if writing fails.
+    /// [`StatementError::Output`] if writing fails.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
-    /// use datafusion::arrow::ipc::reader::StreamReader;
+    /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+    /// use arrow_ipc::reader::StreamReader;
     /// use godwit_query::{RowFormat, RowWriter};
     ///
     /// # let contigs: ArrayRef = Arc::new(StringArray::from(vec!["chr20"]));
@@ -193,7 +198,7 @@ impl<W: Write + Send> RowWriter<W> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn finish(self) -> Result<W, QueryError> {
+    pub fn finish(self) -> Result<W, StatementError> {
         match self.writer {
             FormatWriter::Table { mut batches, schema, rows, mut out } => {
                 if batches.is_empty() {
@@ -210,15 +215,15 @@ impl<W: Write + Send> RowWriter<W> {
                 Ok(writer.into_inner())
             }
             FormatWriter::Arrow(writer) => writer.into_inner().map_err(output_error),
-            FormatWriter::Parquet(writer) => writer.into_inner().map_err(output_error),
+            FormatWriter::Parquet(writer) => writer.finish().map_err(parquet_error),
         }
     }
 }
 
 /// Converts nested columns, such as lists, to text, because CSV and TSV cannot represent nested values.
 fn nested_columns_as_text(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    use datafusion::arrow::array::StringArray;
-    use datafusion::arrow::datatypes::{Field, Schema};
+    use arrow_array::StringArray;
+    use arrow_schema::{Field, Schema};
     use std::sync::Arc;
 
     let options = FormatOptions::default().with_null("");
@@ -235,6 +240,6 @@ fn nested_columns_as_text(batch: &RecordBatch) -> Result<RecordBatch, ArrowError
         fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
         columns.push(Arc::new(values));
     }
-    let rows = datafusion::arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &rows)
 }

@@ -6,16 +6,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::arrow::error::ArrowError;
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use godwit_flight::{BatchSender, Batches, Client, Code, FlightDescriptor, FlightError, Status};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::engine::Rows;
-use crate::error::QueryError;
+use crate::error::StatementError;
+use crate::rows::Rows;
 
 /// Number of rows per batch that is sent. Smaller batches cost more per row, and larger batches are not faster.
 const BATCH_ROWS: usize = 16_384;
@@ -72,7 +71,7 @@ pub enum ScoreError {
     },
     /// The rows could not be read.
     #[error(transparent)]
-    Query(#[from] QueryError),
+    Rows(#[from] StatementError),
     /// A call failed, or the service rejected the model.
     #[error(transparent)]
     Flight(#[from] FlightError),
@@ -193,7 +192,7 @@ impl ModelDescription {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    /// use arrow_schema::{DataType, Field, Schema};
     /// use godwit_query::{ModelDescription, ScoreError};
     ///
     /// let model: ModelDescription = serde_json::from_str(
@@ -236,7 +235,7 @@ impl ModelDescription {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    /// use arrow_schema::{DataType, Field, Schema};
     /// use godwit_query::{ModelDescription, ScoreError};
     ///
     /// let model: ModelDescription = serde_json::from_str(
@@ -302,7 +301,7 @@ impl FeederTask {
     /// Returns the cause of a failed exchange. If the rows could not be read, returns that error instead of `error`.
     async fn explain_failure(&mut self, error: FlightError) -> ScoreError {
         if self.0.as_ref().is_some_and(JoinHandle::is_finished)
-            && let Err(ScoreError::Query(cause)) = self.join().await
+            && let Err(ScoreError::Rows(cause)) = self.join().await
         {
             return cause.into();
         }
@@ -322,24 +321,11 @@ impl ScoredRows {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::measure::WorkloadDataPlane;
     /// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
-    /// # use godwit_query::{QueryEngine, QueryResources};
-    /// use godwit_query::{ModelDescription, ModelName, RowFormat, RowWriter, ScoredRows};
+    /// use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+    /// use godwit_query::{ModelDescription, ModelName, RowFormat, RowWriter, Rows, ScoredRows};
     ///
-    /// # #[derive(Debug)]
-    /// # struct NoDatasets;
-    /// # impl Catalog for NoDatasets {
-    /// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
-    /// #         Ok(Vec::new())
-    /// #     }
-    /// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
-    /// #         Err(DatasetError::NotFound { name: name.to_owned() })
-    /// #     }
-    /// # }
-    /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
-    /// # let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
     /// # let (data, security) = (WorkloadDataPlane::default(), ConnectionSecurity::default());
     /// # let any_port = Address::Tcp("127.0.0.1:0".parse()?);
     /// # let server = Server::bind(&any_port, data, Routes::default(), security, TransportOptions::default()).await?;
@@ -350,8 +336,11 @@ impl ScoredRows {
     /// let model: ModelDescription = serde_json::from_str(
     ///     r#"{"model":"echo","version":"1","features":["depth"],"scores":[{"name":"depth"}]}"#,
     /// )?;
-    /// let sql = "SELECT position, depth FROM (VALUES (100, 0.5), (200, 0.25)) AS sites(position, depth)";
-    /// let (rows, kept) = (engine.query(sql).await?, ["position".to_owned()]);
+    /// let positions: ArrayRef = Arc::new(Int64Array::from(vec![100, 200]));
+    /// let depths: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 0.25]));
+    /// let sites = RecordBatch::try_from_iter([("position", positions), ("depth", depths)])?;
+    /// let rows = Rows::new(sites.schema(), futures_util::stream::iter([Ok(sites)]));
+    /// let kept = ["position".to_owned()];
     /// let mut rows = ScoredRows::score(&client, &ModelName::parse("echo"), &model, rows, Some(&kept)).await?;
     /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
     /// while let Some(batch) = rows.next().await? {
@@ -505,7 +494,7 @@ async fn send_features(
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::{DataType, Field};
+    use arrow_schema::{DataType, Field};
 
     use super::*;
 

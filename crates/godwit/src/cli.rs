@@ -20,17 +20,13 @@ mod filter;
 mod marking;
 mod pack;
 mod policy_audit;
-#[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
 mod resource_help;
 mod run;
-#[cfg(feature = "sql")]
 mod score;
 mod search;
 mod serve;
-#[cfg(feature = "sql")]
-mod sql_worker;
 mod startup;
 mod value_parsers;
 mod variant_columns;
@@ -67,17 +63,13 @@ pub use pack::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
 };
 pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
-#[cfg(feature = "sql")]
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use resource_help::RESOURCE_OPTIONS;
 pub use run::RunArgs;
-#[cfg(feature = "sql")]
 pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{KeySource, ServeArgs, TokenArgs};
-#[cfg(feature = "sql")]
-pub use sql_worker::SqlWorkerArgs;
 pub use startup::StartupError;
 pub(crate) use startup::with_arguments;
 pub use variant_columns::VariantsArgs;
@@ -120,9 +112,7 @@ impl Cli {
             Verb::Verify(args) => Some(&mut args.common),
             Verb::Compare(args) => Some(&mut args.common),
             Verb::Variants(args) => Some(&mut args.common),
-            #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&mut args.common),
-            #[cfg(feature = "sql")]
             Verb::Score(args) => Some(&mut args.common),
             Verb::Search(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
@@ -190,14 +180,12 @@ pub enum Verb {
     )]
     Variants(VariantsArgs),
     /// Query reads, variants and tables with SQL
-    #[cfg(feature = "sql")]
     #[command(
         mut_args(resource_help::query),
         after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
     )]
     Query(QueryArgs),
     /// Score rows of a file or a statement with a scoring service
-    #[cfg(feature = "sql")]
     #[command(
         mut_args(resource_help::query),
         after_help = "Example:\n  godwit score --model filter --at grpc+tcp://127.0.0.1:8816 calls.parquet --out scored.parquet"
@@ -275,13 +263,6 @@ pub enum Verb {
     /// Search pieces of queries; started by `godwit search`, not by users
     #[command(hide = true, after_help = "Example:\n  godwit search-worker '{..}' queries.fa")]
     SearchWorker(SearchWorkerArgs),
-    /// Run statements for a server; started by `godwit serve`, not by users
-    #[cfg(feature = "sql")]
-    #[command(
-        hide = true,
-        after_help = "Example:\n  godwit sql-worker --root out --socket /tmp/s --memory-bytes 536870912 --temp /tmp"
-    )]
-    SqlWorker(SqlWorkerArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),

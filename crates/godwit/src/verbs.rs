@@ -24,24 +24,19 @@ mod man;
 mod markdup;
 mod pack;
 mod policy_audit;
-#[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
 mod remote_file_transfer;
-#[cfg(feature = "sql")]
 mod row_output;
 mod run;
 mod sample_jobs;
-#[cfg(feature = "sql")]
 mod score;
 mod search;
 mod serve;
 mod simulate;
 mod slurm_job;
-#[cfg(feature = "sql")]
-mod sql_worker;
+mod statement_processes;
 pub mod storage_pool_monitor;
-mod unfinished_jobs;
 mod variant_columns;
 mod verify;
 
@@ -53,6 +48,7 @@ use std::sync::atomic::AtomicBool;
 use godwit_flight::trace::{TraceContext, set_process_context};
 use godwit_formats::bgzf::STDIN_PATH;
 use godwit_pipeline::JobOptions;
+use godwit_query::PipelineJobs;
 use godwit_serve::{CramOptions, DatasetRoot};
 use godwit_transfer::ReferenceStore;
 use signal_hook::consts::SIGXFSZ;
@@ -90,9 +86,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Verify(args) => verify::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Variants(args) => variant_columns::run(&args),
-        #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
-        #[cfg(feature = "sql")]
         Verb::Score(args) => score::run(&args),
         Verb::Search(args) => search::run(&args),
         Verb::SearchWorker(args) => search::run_worker(&args),
@@ -111,8 +105,6 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Bench(verb) => bench::run(&verb),
         Verb::Node(args) => cluster_worker::run(&args),
         Verb::DecodeCram(args) => decode_cram::run(&args),
-        #[cfg(feature = "sql")]
-        Verb::SqlWorker(args) => sql_worker::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
 }
@@ -176,7 +168,7 @@ async fn wait_for_stdin_close(until_stdin_closes: bool) {
 fn open_root(directory: &Path, reference: Option<&Path>, common: &CommonArgs) -> Result<DatasetRoot, Failure> {
     let root = DatasetRoot::new(directory, cram_options(reference, &scratch_directory(common)))?;
     let references = ReferenceStore::new(reference.map(Path::to_owned).into_iter().collect(), common.thread_count());
-    Ok(root.with_unfinished_jobs(Arc::new(unfinished_jobs::PipelineJobs)).with_references(references))
+    Ok(root.with_unfinished_jobs(Arc::new(PipelineJobs)).with_references(references))
 }
 
 /// Returns the options of CRAM decoding. The decoder process runs this executable, even if its file was removed or

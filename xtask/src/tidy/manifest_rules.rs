@@ -39,7 +39,6 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // The decisions of the shuffle, without a network.
     ("godwit-exchange", &["godwit-model", "godwit-fleet"]),
     ("godwit-cluster", &["godwit-flight", "godwit-fleet"]),
-    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     (
         "godwit-search",
         &["godwit-model", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-cluster", "godwit-process"],
@@ -73,6 +72,25 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-files",
             "godwit-process",
             "godwit-cluster",
+        ],
+    ),
+    // Both ends of the protocol with statement processes see the same datasets, unfinished jobs included.
+    (
+        "godwit-query",
+        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process", "godwit-serve", "godwit-pipeline"],
+    ),
+    // DataFusion is linked by a program of its own, which godwit starts.
+    (
+        "godwit-sql",
+        &[
+            "godwit-model",
+            "godwit-flight",
+            "godwit-formats",
+            "godwit-process",
+            "godwit-query",
+            "godwit-rules",
+            "godwit-serve",
+            "godwit-transfer",
         ],
     ),
     (
@@ -116,7 +134,7 @@ pub(super) const SOLE_DEPENDENTS: &[(&str, &str)] = &[
     ("hyper", "godwit-flight"),
     ("arrow-flight", "godwit-flight"),
     ("object_store", "godwit-serve"),
-    ("datafusion", "godwit-query"),
+    ("datafusion", "godwit-sql"),
     ("parquet", "godwit-formats"),
     ("hts-sys", "godwit-cram"),
     ("clap", "godwit"),

@@ -21,6 +21,8 @@ const MAX_SLICE_ROWS: usize = 64 << 10;
 pub enum PageCompression {
     /// No compression and no dictionaries, for files in memory.
     Uncompressed,
+    /// Dictionaries without compression.
+    Dictionaries,
     /// Dictionaries, and zstd at its level 1.
     Zstd,
 }
@@ -62,6 +64,7 @@ impl<W: Write + Send> TableParquetWriter<W> {
             PageCompression::Uncompressed => {
                 properties.set_compression(Compression::UNCOMPRESSED).set_dictionary_enabled(false)
             }
+            PageCompression::Dictionaries => properties.set_compression(Compression::UNCOMPRESSED),
             PageCompression::Zstd => properties.set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?)),
         };
         let options = ArrowWriterOptions::new().with_properties(properties.build());

@@ -3,20 +3,43 @@
 //! the same way.
 
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::MAGIC;
 use super::decrypted_file::DecryptedFile;
+use super::error::KeyError;
 use super::keys::SecretKey;
 use crate::random_access::{LocalFile, RandomAccess};
 
+/// Environment variable with the passphrase of secret keys, if no file contains it. The program `crypt4gh` uses the
+/// same variable.
+const PASSPHRASE_VARIABLE: &str = "C4GH_PASSPHRASE";
+
 static PROCESS_KEYS: OnceLock<Vec<SecretKey>> = OnceLock::new();
 
-/// Sets the secret keys with which this process opens encrypted files. Returns true on the first call; further calls
-/// have no effect.
-pub fn set_process_keys(keys: Vec<SecretKey>) -> bool {
-    PROCESS_KEYS.set(keys).is_ok()
+/// Reads the secret keys with which this process opens encrypted files. `passphrase` is the file with the passphrase of
+/// encrypted keys; `None`: the environment variable `C4GH_PASSPHRASE`. Only the first call sets the keys.
+///
+/// # Errors
+/// [`KeyError`] if a file cannot be read, is not a key, or the passphrase is wrong.
+pub fn load_process_keys(keys: &[PathBuf], passphrase: Option<&Path>) -> Result<(), KeyError> {
+    let passphrase = match passphrase {
+        Some(path) => {
+            let failed = |source| KeyError::Read { path: path.to_owned(), source };
+            let mut passphrase = std::fs::read(path).map_err(failed)?;
+            let kept = passphrase.trim_ascii_end().len();
+            passphrase.truncate(kept);
+            Some(passphrase)
+        }
+        None => std::env::var_os(PASSPHRASE_VARIABLE).map(std::ffi::OsString::into_vec),
+    };
+    let read = |path: &PathBuf| SecretKey::read(path, passphrase.as_deref());
+    let keys = keys.iter().map(read).collect::<Result<_, _>>()?;
+    // Ignore the result: it is an error if the keys are set already.
+    let _ = PROCESS_KEYS.set(keys);
+    Ok(())
 }
 
 /// Returns whether the process has a secret key.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Secret keys of encrypted inputs.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub struct KeyArgs {
     /// Secret key of Crypt4GH, for files that were encrypted for it (NAME.bam.c4gh); repeat for more
     #[arg(long, value_name = "FILE")]

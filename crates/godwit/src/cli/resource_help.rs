@@ -67,7 +67,6 @@ pub(super) fn compare(arg: Arg) -> Arg {
     describe(arg, CORES, NO_EFFECT, OF_SYSTEM)
 }
 
-#[cfg(feature = "sql")]
 pub(super) fn query(arg: Arg) -> Arg {
     describe(arg, CORES, MEMORY_OF_STATEMENT, OF_SYSTEM)
 }

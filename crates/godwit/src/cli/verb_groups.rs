@@ -55,13 +55,11 @@ pub(super) fn help_template() -> String {
 
 #[cfg(test)]
 mod tests {
-    #[cfg(feature = "sql")]
     use clap::CommandFactory as _;
 
     use super::*;
 
     #[test]
-    #[cfg(feature = "sql")]
     fn the_examples_of_the_short_help_are_valid() {
         let examples: Vec<&str> = SHORT_HELP.lines().filter(|line| line.starts_with("  godwit ")).collect();
         assert_eq!(examples.len(), 6);

@@ -8,6 +8,7 @@ use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::gatk;
 use godwit_engines::normalizer::bcftools;
 use godwit_engines::searcher::blast;
+use godwit_engines::sql_program;
 use godwit_engines::trimmer::fastp;
 use godwit_model::nearest_name;
 
@@ -33,6 +34,7 @@ pub(super) fn non_option_variables() -> Vec<&'static str> {
         bcftools::PROGRAM_VARIABLE,
         gatk::PROGRAM_VARIABLE,
         blast::WORKER_VARIABLE,
+        sql_program::PROGRAM_VARIABLE,
     ];
     let own = programs.into_iter().chain([CONFIG_VARIABLE, bwa::INSTRUCTIONS_VARIABLE]);
     own.chain(JOB_VARIABLES).collect()

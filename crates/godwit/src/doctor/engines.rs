@@ -9,7 +9,7 @@ use godwit_engines::caller::{CallerChoice, bcftools, freebayes};
 use godwit_engines::gatk;
 use godwit_engines::searcher::{blast, diamond, mmseqs};
 use godwit_engines::trimmer::fastp;
-use godwit_engines::{EngineError, find_aligners};
+use godwit_engines::{EngineError, find_aligners, sql_program};
 
 use super::{Area, Finding, FindingState};
 use crate::demo::picard_jar;
@@ -44,6 +44,7 @@ pub fn engines() -> Vec<Finding> {
     findings.push(program_finding(fastp::PROGRAM, fastp::query_version(None), "--trim", remedy));
     findings.extend(callers());
     findings.extend(searchers());
+    findings.push(sql_engine());
     findings.extend([reference_bwa(), samtools(), picard()]);
     findings
 }
@@ -85,6 +86,21 @@ fn searchers() -> [Finding; 3] {
             mmseqs::REMEDY,
         ),
     ]
+}
+
+/// Checks the program that runs SQL statements.
+fn sql_engine() -> Finding {
+    let found = sql_program::find_program()
+        .and_then(|program| Ok((sql_program::query_version(&program)?, program)))
+        .map(|(version, program)| (version == env!("CARGO_PKG_VERSION"), format!("{version}, {}", program.display())));
+    match found {
+        Ok((false, found)) => Finding::new(Area::Engines, sql_program::PROGRAM, FindingState::Warning, found)
+            .with_remedy(sql_program::REMEDY),
+        found => {
+            let version = found.map(|(_, found)| found);
+            program_finding(sql_program::PROGRAM, version, "godwit query, SQL of godwit serve", sql_program::REMEDY)
+        }
+    }
 }
 
 /// Returns a finding with the aligner that `--aligner auto` selects if a reference has the indexes of bwa and bwa-mem3.

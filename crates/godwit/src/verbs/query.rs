@@ -1,24 +1,31 @@
 //! `godwit query`: runs an SQL statement on the datasets below a directory, or on those of a server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
-use godwit_flight::{Catalog, DatasetAccessList};
-use godwit_query::{QueryEngine, QueryError, QueryResources, RemoteRows, Rows};
+use godwit_flight::{Catalog, Code, DatasetAccessList, ErrorReason, Principal, SqlEngine as _, Status};
+use godwit_query::{ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;
 
 use super::credentials::{connect, open_pool, read_credentials, server_failure};
 use super::row_output::{OutputRows, write_rows};
+use super::statement_processes::{open_program, process_command};
 use super::{open_root, scratch_directory};
-use crate::cli::{CommonArgs, QueryArgs};
+use crate::cli::{CommonArgs, KeyArgs, QueryArgs};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 
 /// Default memory limit for sorting, grouping and joining, in bytes.
 const DEFAULT_MEMORY_BYTES: u64 = 2 << 30;
 /// Interval of checks whether a statement was cancelled.
-const CANCEL_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for statement processes to be killed and their directories to be removed, before this process exits.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time limit of a statement of the user of this process, who can stop it: a year.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs the statement and writes the resulting rows.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
@@ -48,8 +55,8 @@ pub(super) fn run_until_cancelled(
             }
         }
     });
-    // Do not wait for threads that read files: each exits when it cannot send its next batch.
-    runtime.shutdown_background();
+    // Do not wait for threads that read files for long: each exits when it cannot send its next batch.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     outcome
 }
 
@@ -76,40 +83,130 @@ async fn query_directory(args: &QueryArgs) -> Result<Rows, Failure> {
         None => None,
     };
     let threads = args.common.thread_count();
-    let engine = open_engine(directory, args.reference.as_deref(), &args.common, threads, grants)?;
-    Ok(engine.query(&args.statement).await?)
+    let datasets = DirectoryDatasets::open(directory, args.reference.as_deref(), &args.common, threads)?;
+    DirectoryDatasets { grants, keys: args.keys.clone(), ..datasets }.query(&args.statement).await
 }
 
-/// Opens an SQL engine for the datasets below a directory or `s3://BUCKET/PREFIX`. If `grants` are given, statements
-/// only see the data that these permit.
-pub(super) fn open_engine(
-    directory: &Path,
-    reference: Option<&Path>,
-    common: &CommonArgs,
+/// The datasets below a directory or `s3://BUCKET/PREFIX`, for SQL statements of the user of this process.
+pub(super) struct DirectoryDatasets<'a> {
+    catalog: Arc<dyn Catalog>,
+    directory: PathBuf,
+    reference: Option<PathBuf>,
+    common: &'a CommonArgs,
     threads: usize,
+    /// If given, statements only see the data that these grants permit.
     grants: Option<Grants>,
-) -> Result<QueryEngine, Failure> {
-    let root = open_root(directory, reference, common)?;
-    let objects = root.object_store();
-    let mut catalog: Arc<dyn Catalog> = Arc::new(root);
-    if let Some(grants) = grants {
-        catalog = Arc::new(AuthorizedCatalog::new(catalog, Arc::new(grants), DatasetAccessList::default()));
-    }
-    let memory_bytes = common.memory.unwrap_or(DEFAULT_MEMORY_BYTES) as usize;
-    let limits = QueryResources { memory_bytes, threads, scratch_directory: Some(scratch_directory(common)) };
-    Ok(QueryEngine::new(catalog, &limits)?.with_object_store(objects)?)
+    keys: KeyArgs,
 }
 
-impl From<QueryError> for Failure {
-    fn from(error: QueryError) -> Self {
-        let exit = match error {
-            QueryError::InvalidStatement { .. } | QueryError::TableNotFound { .. } | QueryError::NotAQuery { .. } => {
-                Exit::Usage
-            }
-            QueryError::MemoryLimit { .. } | QueryError::Output { .. } => Exit::Machine,
-            QueryError::Execution { .. } => Exit::Input,
-            QueryError::Dataset(error) => return error.into(),
+impl<'a> DirectoryDatasets<'a> {
+    /// Opens the datasets, which `threads` threads read.
+    pub(super) fn open(
+        directory: &Path,
+        reference: Option<&Path>,
+        common: &'a CommonArgs,
+        threads: usize,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            catalog: Arc::new(open_root(directory, reference, common)?),
+            directory: directory.to_owned(),
+            reference: reference.map(Path::to_owned),
+            common,
+            threads,
+            grants: None,
+            keys: KeyArgs::default(),
+        })
+    }
+
+    /// Runs a statement. A statement that only reads rows of one dataset runs in this process, any other in a process of
+    /// `godwit-sql`.
+    pub(super) async fn query(&self, sql: &str) -> Result<Rows, Failure> {
+        let engine = self.engine();
+        let mut catalog = self.catalog.clone();
+        if let Some(grants) = &self.grants {
+            let grants = Arc::new(grants.clone());
+            catalog = Arc::new(AuthorizedCatalog::new(catalog, grants, DatasetAccessList::default()));
+        }
+        if let Some(scan) = engine.direct_scan(catalog, sql) {
+            return Ok(Rows::read_direct_scan(scan, self.threads)?);
+        }
+        open_program()
+            .map_err(|error| Failure::new(Exit::Machine, format!("SQL statements need another program: {error}")))?;
+        let result = engine.execute(&Principal::default(), sql.to_owned(), None).await;
+        Ok(result.map_err(StatementError::from)?.into())
+    }
+
+    fn engine(&self) -> ProcessSqlEngine {
+        let memory_bytes = self.common.memory.unwrap_or(DEFAULT_MEMORY_BYTES);
+        let options = self.keys.add_to(StatementProcessOptions {
+            root: self.directory.clone(),
+            reference: self.reference.clone(),
+            memory_bytes,
+            threads: self.threads,
+            has_grants: self.grants.is_some(),
+            ..StatementProcessOptions::default()
+        });
+        let only_events = self.common.json;
+        let command = move |socket: &Path| {
+            let mut command = process_command(&options, socket)?;
+            command.stderr(if only_events { Stdio::null() } else { Stdio::inherit() });
+            Ok(command)
+        };
+        let limits =
+            StatementLimits { memory_bytes, timeout: STATEMENT_TIMEOUT, max_rows: u64::MAX, max_concurrent: 1 };
+        let grants = self.grants.as_ref().map(Grants::to_bytes);
+        let encode_grants = grants.map(|grants| Box::new(move |_: &Principal| grants.clone()) as _);
+        ProcessSqlEngine::with_grants(command, limits, scratch_directory(self.common), encode_grants)
+    }
+}
+
+impl From<StatementError> for Failure {
+    fn from(error: StatementError) -> Self {
+        let exit = match &error {
+            StatementError::Failed(status) => statement_exit(status),
+            StatementError::Output { .. } => Exit::Machine,
         };
         Self::new(exit, godwit_formats::message_with_causes(&error))
+    }
+}
+
+/// Returns the exit code for a statement that failed in this process or in a process of `godwit-sql`.
+fn statement_exit(status: &Status) -> Exit {
+    match (ErrorReason::of(status), status.code()) {
+        (Some(ErrorReason::NotAQuery), _) => Exit::Usage,
+        (Some(ErrorReason::StatementFailed), _) => Exit::Input,
+        (Some(ErrorReason::SourceUnavailable), _) => Exit::Remote,
+        (_, Code::InvalidArgument | Code::NotFound) => Exit::Usage,
+        (_, Code::DataLoss) => Exit::Input,
+        (_, Code::Internal | Code::Unknown) => Exit::Bug,
+        _ => Exit::Machine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_flight::DatasetError;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_statement_has_the_exit_code_of_its_cause() {
+        let error = || "x".into();
+        let failed = |reason: ErrorReason, code| reason.status(code, "x");
+        for (status, exit) in [
+            (Status::invalid_argument("no such column"), Exit::Usage),
+            (failed(ErrorReason::TableNotFound, Code::NotFound), Exit::Usage),
+            (failed(ErrorReason::NotAQuery, Code::PermissionDenied), Exit::Usage),
+            (failed(ErrorReason::StatementFailed, Code::InvalidArgument), Exit::Input),
+            (Status::resource_exhausted("memory"), Exit::Machine),
+            (DatasetError::Forbidden { problem: "x".into() }.into(), Exit::Machine),
+            (DatasetError::Changed { name: "x".into() }.into(), Exit::Machine),
+            (DatasetError::Data(error()).into(), Exit::Input),
+            (DatasetError::Local(error()).into(), Exit::Machine),
+            (DatasetError::Remote(error()).into(), Exit::Remote),
+            (Status::internal("a bug in godwit"), Exit::Bug),
+        ] {
+            assert_eq!(statement_exit(&status), exit, "{status}");
+        }
     }
 }

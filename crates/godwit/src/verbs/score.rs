@@ -8,12 +8,10 @@ use std::time::Duration;
 use godwit_files::parent_directory;
 use godwit_flight::{FlightError, TransportOptions};
 use godwit_process::TemporaryItem;
-use godwit_query::{
-    ModelDescription, ModelName, QueryEngine, RowFormat, Rows, ScoreError, ScoredRows, without_traceback,
-};
+use godwit_query::{ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, without_traceback};
 
 use super::credentials::{connect_with, server_failure};
-use super::query::{open_engine, run_until_cancelled};
+use super::query::{DirectoryDatasets, run_until_cancelled};
 use super::row_output::{OutputRows, write_rows};
 use super::scratch_directory;
 use crate::cli::ScoreArgs;
@@ -81,8 +79,9 @@ fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
 
 async fn query_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
-    let engine = open_engine(directory, args.reference.as_deref(), &args.common, args.common.thread_count(), None)?;
-    Ok(engine.query(args.sql.as_deref().unwrap_or_default()).await?)
+    let threads = args.common.thread_count();
+    let datasets = DirectoryDatasets::open(directory, args.reference.as_deref(), &args.common, threads)?;
+    datasets.query(args.sql.as_deref().unwrap_or_default()).await
 }
 
 /// Returns the rows of a file in the order of the file, with only the columns that are sent to the service or written.
@@ -98,19 +97,19 @@ async fn query_file(
     };
     let directory = parent_directory(path);
     // Use one thread, because several threads would not preserve the order of the rows.
-    let engine = open_engine(directory, args.reference.as_deref(), &args.common, 1, None)?;
-    let all = select_rows(&engine, "*", name).await?;
+    let datasets = DirectoryDatasets::open(directory, args.reference.as_deref(), &args.common, 1)?;
+    let all = select_rows(&datasets, "*", name).await?;
     let Some(kept) = columns else { return Ok(all) };
     let schema = all.schema().clone();
     let features = model.feature_indices(&schema)?;
     let wanted: BTreeSet<usize> = features.into_iter().chain(model.passthrough_indices(&schema, Some(kept))?).collect();
     let wanted: Vec<String> = wanted.into_iter().map(|at| quote_identifier(schema.field(at).name())).collect();
     drop(all);
-    select_rows(&engine, &wanted.join(", "), name).await
+    select_rows(&datasets, &wanted.join(", "), name).await
 }
 
-async fn select_rows(engine: &QueryEngine, columns: &str, table: &str) -> Result<Rows, Failure> {
-    Ok(engine.query(&format!("SELECT {columns} FROM {}", quote_identifier(table))).await?)
+async fn select_rows(datasets: &DirectoryDatasets<'_>, columns: &str, table: &str) -> Result<Rows, Failure> {
+    datasets.query(&format!("SELECT {columns} FROM {}", quote_identifier(table))).await
 }
 
 /// Returns a name as a quoted SQL identifier.
@@ -169,7 +168,7 @@ impl From<ScoreError> for Failure {
             ScoreError::NotAScoringService { .. } | ScoreError::InvalidResponse { .. } => Exit::Remote,
             ScoreError::ColumnNotFound { .. } | ScoreError::ColumnConflict { .. } => Exit::Usage,
             ScoreError::MissingFeatures { .. } | ScoreError::RowsRejected { .. } => Exit::Input,
-            ScoreError::Query(error) => return error.into(),
+            ScoreError::Rows(error) => return error.into(),
             ScoreError::Flight(error) => return error.into(),
         };
         Self::new(exit, godwit_formats::message_with_causes(&error))

@@ -9,6 +9,7 @@ mod visa_file;
 use std::io::IsTerminal as _;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,8 +18,9 @@ use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
 use godwit_flight::web::WebService;
 use godwit_flight::{
     Address, Authenticator, Authorizer, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities,
-    Server, SqlEngine, TransportOptions,
+    Principal, Server, SqlEngine, TransportOptions,
 };
+use godwit_query::{ProcessSqlEngine, StatementLimits, StatementProcessOptions};
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HttpService, HttpServiceOptions, SkippedEntry, TemporaryDatasets};
 use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, ReferenceStore, RelayCache};
@@ -27,6 +29,7 @@ use signal_hook::consts::SIGHUP;
 use self::authentication::ServerAuth;
 use self::span_export::OtlpExporter;
 use super::policy_audit::{open_access_log, open_policy_store, reload_policy_on_change};
+use super::statement_processes::{open_program, process_command};
 use super::{open_root, wait_for_stdin_close};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
@@ -34,7 +37,6 @@ use crate::interruption;
 use crate::pool_file::PoolFile;
 
 /// Minimum memory of a statement for each of its threads, in bytes.
-#[cfg(feature = "sql")]
 const MIN_THREAD_MEMORY_BYTES: u64 = 64 << 20;
 /// Maximum number of warnings at the start about files that are not served.
 const MAX_WARNINGS: usize = 20;
@@ -68,7 +70,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let files = open_file_service(args, authorizer.clone())?;
         let (authenticator, tls) = (admission.authentication(), admission.tls());
         let pool = join_pool(args, &authenticator)?;
-        let engine = statement_engine(args, temporary.as_ref(), book.clone());
+        let engine = Some(statement_engine(args, temporary.as_ref(), book.clone()));
         let web_service = Some(open_web_service(args, &root, authorizer.clone()));
         let exporter = OtlpExporter::start(args)?;
         let tracer = span_export::build_tracer(exporter.as_ref(), &args.common);
@@ -250,59 +252,48 @@ fn server_tuning(args: &ServeArgs) -> TransportOptions {
     }
 }
 
-/// Creates the SQL engine, which runs each statement in a separate process of this program.
-#[cfg(feature = "sql")]
+/// Creates the SQL engine, which runs each statement in a process of `godwit-sql`. Without this program, the server
+/// rejects the statements that need it.
 fn statement_engine(
     args: &ServeArgs,
     temporary: Option<&TemporaryDatasets>,
     book: Option<Arc<PolicyStore>>,
-) -> Option<Arc<dyn SqlEngine>> {
-    use godwit_flight::Principal;
-    use godwit_query::{ProcessSqlEngine, StatementLimits};
-
+) -> Arc<dyn SqlEngine> {
+    if let Err(error) = open_program() {
+        crate::failure::log_warning(&format!("most SQL statements will fail: {error}"));
+    }
     let limits = StatementLimits {
         memory_bytes: args.statement_memory,
         timeout: args.statement_time,
         max_rows: args.statement_rows.unwrap_or(u64::MAX),
         max_concurrent: args.statements as usize,
     };
-    let scratch = super::scratch_directory(&args.common);
     // Limit the threads of a statement by its memory, because each thread stores record batches.
     let threads = args.common.thread_count().min((args.statement_memory / MIN_THREAD_MEMORY_BYTES).max(1) as usize);
-    let root = args.root.clone();
-    let reference = args.reference.first().cloned();
-    let temporary = temporary.map(|temporary| temporary.directory().to_owned());
-    let (memory, memory_bytes) = (limits.memory_bytes, limits.memory_bytes.to_string());
-    let (ruled, keys) = (book.is_some(), args.keys.arguments());
+    let options = args.keys.add_to(StatementProcessOptions {
+        root: args.root.clone(),
+        reference: args.reference.first().cloned(),
+        temporary: temporary.map(|temporary| temporary.directory().to_owned()),
+        memory_bytes: limits.memory_bytes,
+        threads,
+        is_for_server: true,
+        has_grants: book.is_some(),
+        ..StatementProcessOptions::default()
+    });
     let command = move |socket: &Path| {
-        // The engine removes the directory of the socket after the exit of the process, even if it was killed.
-        let temp = socket.parent().unwrap_or(socket);
-        // This path also works if the executable was removed or replaced by another version.
-        let mut command = std::process::Command::new("/proc/self/exe");
-        command.arg("sql-worker").arg("--root").arg(&root).arg("--socket").arg(socket).arg("--temp").arg(temp);
-        command.args(["--memory-bytes", &memory_bytes, "--threads", &threads.to_string()]);
-        command.envs(allocator_variables(memory, threads));
-        if let Some(temporary) = &temporary {
-            command.arg("--temporary").arg(temporary);
-        }
-        if let Some(reference) = &reference {
-            command.arg("--reference").arg(reference);
-        }
-        command.args(&keys);
-        if ruled {
-            command.arg("--ruled");
-        }
-        command
+        let mut command = process_command(&options, socket)?;
+        command.envs(allocator_variables(options.memory_bytes, threads)).stderr(Stdio::null());
+        Ok(command)
     };
-    let view_of = book.map(|book| Box::new(move |principal: &Principal| book.encode_grants(principal)) as _);
-    Some(Arc::new(ProcessSqlEngine::with_grants(command, limits, scratch, view_of)))
+    let encode_grants = book.map(|book| Box::new(move |principal: &Principal| book.encode_grants(principal)) as _);
+    let scratch = super::scratch_directory(&args.common);
+    Arc::new(ProcessSqlEngine::with_grants(command, limits, scratch, encode_grants))
 }
 
 /// Returns environment variables for the memory allocator of glibc (mallopt(3)) in a statement process. With them, the
 /// allocator keeps some freed memory for the next batch or statement. By default it returns pages to the kernel at
 /// once, and requesting them again takes a seventh of the time of grouping a million rows. The number of arenas is
 /// limited, so that the kept memory stays far below the memory limit of the process.
-#[cfg(feature = "sql")]
 fn allocator_variables(memory_bytes: u64, threads: usize) -> [(&'static str, String); 3] {
     let kept_bytes = (memory_bytes / 16).min(32 << 20);
     [
@@ -310,16 +301,6 @@ fn allocator_variables(memory_bytes: u64, threads: usize) -> [(&'static str, Str
         ("MALLOC_MMAP_THRESHOLD_", (kept_bytes / 4).to_string()),
         ("MALLOC_ARENA_MAX", (threads + 1).to_string()),
     ]
-}
-
-/// Returns `None`, because this build does not contain the SQL engine.
-#[cfg(not(feature = "sql"))]
-fn statement_engine(
-    _args: &ServeArgs,
-    _temporary: Option<&TemporaryDatasets>,
-    _book: Option<Arc<PolicyStore>>,
-) -> Option<Arc<dyn SqlEngine>> {
-    None
 }
 
 fn file_service_failure(status: godwit_flight::Status) -> Failure {

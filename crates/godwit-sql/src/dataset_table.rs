@@ -13,9 +13,10 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA, percent_encode_path};
+use godwit_query::{find_dataset, without_metadata};
 
 use crate::region_pushdown::{constrains_region, regions_of_filters};
-use crate::scan::{DatasetExec, without_metadata};
+use crate::scan::DatasetExec;
 
 /// The names of the table functions that the engine registers.
 const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", "coverage"];
@@ -25,34 +26,10 @@ const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", 
 pub(crate) struct TableCatalog(pub(crate) Arc<dyn Catalog>);
 
 impl TableCatalog {
-    /// Finds a dataset by its name. Also accepts the file name without directories and suffixes if only one dataset
-    /// matches.
+    /// Finds a dataset by its name, or by its file name without directories and suffixes.
     pub(crate) fn find_dataset(&self, name: &str) -> Result<(String, Arc<dyn Dataset>), DatasetError> {
-        match self.0.open(name) {
-            Ok(dataset) => Ok((name.to_owned(), dataset)),
-            Err(DatasetError::NotFound { .. }) => {
-                let mut names = self.0.names()?;
-                names.retain(|found| dataset_stem(found) == name);
-                match &names[..] {
-                    [one] => Ok((one.clone(), self.0.open(one)?)),
-                    [] => Err(DatasetError::NotFound { name: name.to_owned() }),
-                    several => Err(DatasetError::InvalidRequest {
-                        problem: format!(
-                            "{name} may be any of {}; write the path, in double quotes",
-                            several.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
-                        ),
-                    }),
-                }
-            }
-            Err(error) => Err(error),
-        }
+        find_dataset(&*self.0, name)
     }
-}
-
-/// Returns the name of a dataset without directories and file name suffixes.
-fn dataset_stem(name: &str) -> &str {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    file.split('.').next().unwrap_or(file)
 }
 
 /// Creates a table for a dataset. Parquet files are read by DataFusion's own reader, which skips pages and rows that

@@ -1,4 +1,4 @@
-//! Makes the reads of unfinished jobs available as datasets to `godwit serve` and `godwit query`. `godwit_pipeline`
+//! Makes the reads of unfinished jobs available as datasets, to `godwit` and to the statement processes. `godwit_pipeline`
 //! reads the files.
 
 use std::path::Path;
@@ -13,6 +13,19 @@ use godwit_pipeline::{UnfinishedJob, UnfinishedJobError, unfinished_output_name}
 use godwit_serve::{UnfinishedJobReads, UnfinishedJobs};
 
 /// Access to the unfinished jobs of `godwit_pipeline` in their output directories.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_query::PipelineJobs;
+/// use godwit_serve::UnfinishedJobs as _;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let empty = tempfile::tempdir()?;
+/// assert_eq!(PipelineJobs.dataset_name_in(empty.path()), None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PipelineJobs;
 

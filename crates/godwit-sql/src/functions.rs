@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use godwit_model::{Region, flags};
+use godwit_query::REGION_FUNCTION;
 
 use crate::contig_source::ContigSource;
 
@@ -40,8 +41,6 @@ const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_duplicate", flags::DUPLICATE),
     ("is_supplementary", flags::SUPPLEMENTARY),
 ];
-/// Name of the function that tests whether a row overlaps a region.
-pub(crate) const REGION_FUNCTION: &str = "region";
 /// The column `duplicate` of reads in an unfinished job. Its values are null, because duplicates are not yet
 /// determined.
 const DUPLICATE_COLUMN: &str = "duplicate";

@@ -49,19 +49,21 @@ impl SqlEngine for QueryEngine {
             drop(self.take_dataset_accesses());
             let values = parameters.map(|row| parameter_values(&row)).transpose()?.unwrap_or_default();
             let plan = self.plan_with_parameters(&sql, values).await?;
-            // Return rows with the schema that the client received before, because clients compare the two.
-            let schema = advertised_schema(plan.schema().as_arrow());
+            // Clients of a server compare the schema of the rows with the one that they received before.
+            let advertised = advertised_schema(plan.schema().as_arrow());
             let rows = self.execute_plan(plan).await?;
-            let advertised_schema = schema.clone();
+            let advertised = (!self.keeps_plan_schema).then_some(advertised);
+            let schema = advertised.clone().unwrap_or_else(|| rows.schema().clone());
             let batches = stream::try_unfold(rows, |mut rows: Rows| async move {
                 Ok::<_, Status>(rows.next().await?.map(|batch| (batch, rows)))
             });
             let batches = batches.map(move |batch| {
                 let batch = batch?;
-                Ok((
-                    advertised_batch(&advertised_schema, batch.columns().to_vec(), batch.num_rows())?,
-                    Default::default(),
-                ))
+                let batch = match &advertised {
+                    Some(schema) => advertised_batch(schema, batch.columns().to_vec(), batch.num_rows())?,
+                    None => batch,
+                };
+                Ok((batch, Default::default()))
             });
             Ok(StatementResult {
                 download: Download { schema, batches: Box::pin(batches) },
@@ -85,10 +87,9 @@ impl From<QueryError> for Status {
         match error {
             QueryError::InvalidStatement { .. } => Self::invalid_argument(text),
             QueryError::TableNotFound { .. } => ErrorReason::TableNotFound.status(Code::NotFound, text),
-            QueryError::NotAQuery { .. } => Self::permission_denied(text),
+            QueryError::NotAQuery { .. } => ErrorReason::NotAQuery.status(Code::PermissionDenied, text),
             QueryError::MemoryLimit { .. } => Self::resource_exhausted(text),
-            QueryError::Execution { .. } => Self::invalid_argument(text),
-            QueryError::Output { .. } => Self::internal(text),
+            QueryError::Execution { .. } => ErrorReason::StatementFailed.status(Code::InvalidArgument, text),
             QueryError::Dataset(error) => error.into(),
         }
     }

@@ -1,4 +1,4 @@
-//! The statement process, which runs SQL statements for a server.
+//! The service of a statement process, which runs SQL statements for the process that started it.
 //!
 //! The memory that a statement needs is not known in advance, and the memory pool of DataFusion does not count all of
 //! it. For example, a function that repeats a text may create one very large value. Statements therefore run in
@@ -10,62 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::error::DataFusionError;
 use futures_util::{StreamExt as _, stream};
 use godwit_flight::{
     Address, ConnectionSecurity, DataPlane, Download, FlightError, Principal, PutResultStream, Routes, Server,
     SqlEngine, StatementDescription, StatementResult, Status, TransportOptions, Upload,
 };
-use godwit_model::ipc;
+use godwit_query::{StatementRequest, schema_to_bytes};
 
 use crate::engine::QueryEngine;
-use crate::error::QueryError;
-
-/// A request from the server to a statement process.
-#[derive(Debug)]
-pub(crate) struct StatementRequest {
-    /// True if only the schemas of rows and parameters are requested, and the statement must not run.
-    pub(crate) is_describe: bool,
-    pub(crate) sql: String,
-    pub(crate) parameters: Option<RecordBatch>,
-    /// Encoded grants of the principal, which are passed to the engine factory; empty without access rules.
-    pub(crate) grants: Vec<u8>,
-}
-
-impl StatementRequest {
-    /// Encodes the request as the bytes of `is_describe`, the lengths of grants and statement (u64, little-endian),
-    /// grants, statement, and parameters, in this order.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, QueryError> {
-        let parameters = self.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
-        let lengths = [self.grants.len() as u64, self.sql.len() as u64].map(u64::to_le_bytes).concat();
-        Ok([&[u8::from(self.is_describe)], &lengths[..], &self.grants, self.sql.as_bytes(), &parameters].concat())
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (describe, rest) = bytes.split_first()?;
-        let (view_bytes, rest) = rest.split_first_chunk()?;
-        let (sql_bytes, rest) = rest.split_first_chunk()?;
-        let (view, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*view_bytes)).ok()?)?;
-        let (sql, parameters) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*sql_bytes)).ok()?)?;
-        let sql = String::from_utf8(sql.to_vec()).ok()?;
-        let parameters = if parameters.is_empty() { None } else { Some(ipc::batch_from_bytes(parameters).ok()?) };
-        Some(Self { is_describe: *describe == 1, sql, parameters, grants: view.to_vec() })
-    }
-}
-
-fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>, QueryError> {
-    ipc::batch_to_bytes(batch).map_err(|error| DataFusionError::from(error).into())
-}
-
-/// Encodes a schema as an Arrow batch without rows.
-fn schema_to_bytes(schema: &SchemaRef) -> Result<Vec<u8>, QueryError> {
-    encode_batch(&RecordBatch::new_empty(schema.clone()))
-}
-
-pub(crate) fn schema_from_bytes(bytes: &[u8]) -> Option<SchemaRef> {
-    Some(ipc::batch_from_bytes(bytes).ok()?.schema())
-}
 
 /// A function that creates the query engine for encoded grants.
 type EngineFactory = Box<dyn Fn(&[u8]) -> Result<QueryEngine, Status> + Send + Sync>;
@@ -137,8 +89,8 @@ impl DataPlane for StatementServer {
 /// # use std::sync::Arc;
 /// # use godwit_flight::{Catalog, Dataset, DatasetError};
 /// # use godwit_flight::Status;
-/// # use godwit_query::QueryResources;
-/// use godwit_query::{QueryEngine, serve_statements};
+/// # use godwit_sql::QueryResources;
+/// use godwit_sql::{QueryEngine, serve_statements};
 ///
 /// # #[derive(Debug)]
 /// # struct NoDatasets;
@@ -178,30 +130,4 @@ pub async fn serve_statements(
     ready();
     server.serve().await;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use datafusion::arrow::array::Int32Array;
-
-    use super::*;
-
-    #[test]
-    fn requests_come_back() {
-        let row = RecordBatch::try_from_iter([("$1", Arc::new(Int32Array::from(vec![7])) as _)]).unwrap();
-        for parameters in [None, Some(row)] {
-            let request = StatementRequest {
-                is_describe: false,
-                sql: "SELECT é".to_owned(),
-                parameters,
-                grants: b"{\"who\":7}".to_vec(),
-            };
-            let back = StatementRequest::decode(&request.encode().unwrap()).unwrap();
-            assert_eq!((back.is_describe, &back.sql, &back.parameters), (false, &request.sql, &request.parameters));
-            assert_eq!(back.grants, request.grants);
-        }
-        assert!(StatementRequest::decode(&[&[1; 1], &9u64.to_le_bytes()[..], &[0; 8], b"x"].concat()).is_none());
-    }
 }

@@ -73,11 +73,11 @@ const MAX_CONSUMERS_SHOWN: usize = 3;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
 /// # use godwit_flight::{Catalog, Dataset, DatasetError};
-/// # use godwit_query::QueryResources;
+/// # use godwit_sql::QueryResources;
 /// use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 /// use futures_util::TryStreamExt as _;
 /// use godwit_flight::{Principal, SqlEngine as _};
-/// use godwit_query::QueryEngine;
+/// use godwit_sql::QueryEngine;
 ///
 /// # #[derive(Debug)]
 /// # struct NoDatasets;
@@ -110,6 +110,8 @@ pub struct QueryEngine {
     /// The directory for the spilled data of the engine. DataFusion removes its own directory only when its last thread
     /// ends, and the process may exit earlier.
     scratch_directory: Option<Arc<LockedDirectory>>,
+    /// True if the rows of `execute` have the schema of the plan, and not the one that is advertised to SQL clients.
+    pub(crate) keeps_plan_schema: bool,
 }
 
 impl std::fmt::Debug for QueryEngine {
@@ -127,7 +129,7 @@ impl std::fmt::Debug for QueryEngine {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
 /// # use godwit_flight::{Catalog, Dataset, DatasetError};
-/// use godwit_query::{QueryEngine, QueryResources};
+/// use godwit_sql::{QueryEngine, QueryResources};
 ///
 /// # #[derive(Debug)]
 /// # struct NoDatasets;
@@ -187,7 +189,8 @@ impl QueryEngine {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
     /// # use godwit_flight::{Catalog, Dataset, DatasetError};
-    /// use godwit_query::{QueryEngine, QueryResources, RowFormat, RowWriter};
+    /// use godwit_query::{RowFormat, RowWriter};
+    /// use godwit_sql::{QueryEngine, QueryResources};
     ///
     /// # #[derive(Debug)]
     /// # struct NoDatasets;
@@ -268,6 +271,7 @@ impl QueryEngine {
             tables,
             dataset_accesses: DatasetAccessList::default(),
             scratch_directory,
+            keeps_plan_schema: false,
         })
     }
 
@@ -276,6 +280,13 @@ impl QueryEngine {
     #[must_use]
     pub fn with_dataset_accesses(self, dataset_accesses: DatasetAccessList) -> Self {
         Self { dataset_accesses, ..self }
+    }
+
+    /// Makes the rows of `SqlEngine::execute` have the schema of the plan, with the nullability of each column. By default
+    /// they have the schema that is advertised to SQL clients.
+    #[must_use]
+    pub fn with_plan_schema(self) -> Self {
+        Self { keeps_plan_schema: true, ..self }
     }
 
     /// Returns the datasets that statements have opened since the last call; empty without access rules.
@@ -313,7 +324,8 @@ impl QueryEngine {
     /// use std::fs;
     /// use std::sync::Arc;
     ///
-    /// use godwit_query::{QueryEngine, QueryResources, RowFormat, RowWriter};
+    /// use godwit_query::{RowFormat, RowWriter};
+    /// use godwit_sql::{QueryEngine, QueryResources};
     ///
     /// # #[derive(Debug)]
     /// # struct Table(CsvFile);

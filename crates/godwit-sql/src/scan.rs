@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
@@ -19,6 +19,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use godwit_flight::{Dataset, Scan, ScanPart};
+use godwit_query::without_metadata;
 
 /// Maximum number of batches that are queued between the reading thread and DataFusion.
 const MAX_QUEUED_BATCHES: usize = 2;
@@ -160,9 +161,4 @@ impl ExecutionPlan for DatasetExec {
         }
         Ok(Arc::new(statistics))
     }
-}
-
-/// Returns a schema without its metadata, such as a SAM header, which would be sent with every response.
-pub(crate) fn without_metadata(schema: &Schema) -> SchemaRef {
-    Arc::new(Schema::new(schema.fields().clone()))
 }
