@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::MutableBuffer;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Address, ConnectionSecurity, DataPlane, Download, Principal, PutResultStream, Routes, Server, ServerTls, Status,
+    Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, ServerTls, Status,
     TransportOptions, Upload,
 };
 use tokio::runtime::Runtime;

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Address, Batches, Client, ClientTls, ConnectionSecurity, DataPlane, Download, FlightDescriptor, Principal,
-    PutResultStream, Routes, Server, ServerTls, Status, Token, TransportOptions, Upload, create_identity,
+    Address, Batches, Client, ClientTls, ConnectionSecurity, DataPlane, Download, FlightDescriptor, PutResultStream,
+    Routes, Server, ServerTls, Status, Token, TransportOptions, Upload, create_identity,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, mpsc};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use godwit_flight::{Catalog, DatasetKind, DirectScan, DirectScanColumns};
+use godwit_dataset::{Catalog, DatasetKind};
+use godwit_flight::{DirectScan, DirectScanColumns};
 use godwit_model::Region;
 
 use crate::dataset_table::TableCatalog;

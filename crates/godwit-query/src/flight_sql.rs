@@ -6,9 +6,10 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Code, Download, ErrorReason, Principal, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
-    advertised_batch, advertised_schema,
+    Code, Download, ErrorReason, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
+    advertised_batch, advertised_schema, dataset_status,
 };
 
 use crate::engine::{QueryEngine, Rows};
@@ -89,7 +90,7 @@ impl From<QueryError> for Status {
             QueryError::MemoryLimit { .. } => Self::resource_exhausted(text),
             QueryError::Execution { .. } => Self::invalid_argument(text),
             QueryError::Output { .. } => Self::internal(text),
-            QueryError::Dataset(error) => error.into(),
+            QueryError::Dataset(error) => dataset_status(error),
         }
     }
 }
@@ -97,7 +98,7 @@ impl From<QueryError> for Status {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::datatypes::SchemaRef;
-    use godwit_flight::{BatchReader, Catalog, Dataset, DatasetAccessList, DatasetError, DatasetKind, Scan, ScanPart};
+    use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetAccessList, DatasetError, DatasetKind, Scan, ScanPart};
 
     use super::*;
     use crate::engine::QueryResources;

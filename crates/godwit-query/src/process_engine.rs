@@ -13,9 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures_util::stream;
+use godwit_dataset::{Catalog, Principal};
 use godwit_flight::{
-    Address, Batches, Catalog, Client, ConnectionSecurity, DirectScan, Download, FlightError, Principal, SqlEngine,
-    StatementDescription, StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
+    Address, Batches, Client, ConnectionSecurity, DirectScan, Download, FlightError, SqlEngine, StatementDescription,
+    StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
 };
 use godwit_process::{LockedDirectory, TemporaryItem};
 use tokio::io::{AsyncBufReadExt as _, BufReader};

@@ -39,7 +39,7 @@ impl RemoteRows {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
     /// # use godwit_flight::{Server, TransportOptions};
     /// # use godwit_query::{QueryEngine, QueryResources};
@@ -90,7 +90,7 @@ impl RemoteRows {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
     /// # use godwit_flight::{Server, TransportOptions};
     /// # use godwit_query::{QueryEngine, QueryResources};

@@ -322,7 +322,7 @@ impl ScoredRows {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::measure::WorkloadDataPlane;
     /// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server, TransportOptions};
     /// # use godwit_query::{QueryEngine, QueryResources};

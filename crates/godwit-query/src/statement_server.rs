@@ -13,9 +13,10 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Address, ConnectionSecurity, DataPlane, Download, FlightError, Principal, PutResultStream, Routes, Server,
-    SqlEngine, StatementDescription, StatementResult, Status, TransportOptions, Upload,
+    Address, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server, SqlEngine,
+    StatementDescription, StatementResult, Status, TransportOptions, Upload,
 };
 use godwit_model::ipc;
 
@@ -135,7 +136,7 @@ impl DataPlane for StatementServer {
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// # use godwit_flight::Status;
 /// # use godwit_query::QueryResources;
 /// use godwit_query::{QueryEngine, serve_statements};

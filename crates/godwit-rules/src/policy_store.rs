@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use godwit_flight::{Authorizer, Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, Principal};
+use godwit_dataset::{Authorizer, Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, Principal};
 
 use crate::authorized_catalog::AuthorizedCatalog;
 use crate::error::PolicyError;

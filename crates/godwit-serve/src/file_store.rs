@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use godwit_formats::bgzf::{Reader, open_text_source};
 use godwit_formats::crypt4gh::{self, FILE_SUFFIX};
 use godwit_formats::random_access::{LocalFile, RandomAccess};

@@ -30,22 +30,23 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-bwa-mem3", &["godwit-model", "godwit-formats", "godwit-mem", "godwit-engines"]),
-    ("godwit-flight", &["godwit-model"]),
+    ("godwit-dataset", &["godwit-model"]),
+    ("godwit-flight", &["godwit-model", "godwit-dataset"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
     // Genomes are compressed against FASTA references.
-    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
-    ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
-    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
+    ("godwit-transfer", &["godwit-model", "godwit-dataset", "godwit-flight", "godwit-formats", "godwit-process"]),
+    ("godwit-exchange", &["godwit-model", "godwit-dataset", "godwit-flight", "godwit-kernels"]),
+    ("godwit-query", &["godwit-model", "godwit-dataset", "godwit-flight", "godwit-formats", "godwit-process"]),
     (
         "godwit-search",
         &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
     ),
     // Rules are about datasets and files as principals request them, and do not depend on either implementation.
-    ("godwit-rules", &["godwit-model", "godwit-flight"]),
+    ("godwit-rules", &["godwit-model", "godwit-dataset"]),
     // Genomes in gwp files are datasets.
     (
         "godwit-serve",
-        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-process", "godwit-transfer"],
+        &["godwit-model", "godwit-dataset", "godwit-formats", "godwit-cram", "godwit-process", "godwit-transfer"],
     ),
     (
         "godwit-pipeline",
@@ -69,6 +70,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-formats",
             "godwit-kernels",
             "godwit-engines",
+            "godwit-dataset",
             "godwit-flight",
             "godwit-fleet",
             "godwit-transfer",

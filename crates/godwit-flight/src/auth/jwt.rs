@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::passport::{PASSPORT_TYPE, Visa, VisaIssuer, valid_visas};
+use godwit_dataset::{Visa, decode_base64};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::{Map, Value};
+
+use super::passport::{PASSPORT_TYPE, VisaIssuer, valid_visas};
 
 /// Accepted difference between the clocks of issuer and server, seconds.
 const CLOCK_LEEWAY_S: f64 = 60.0;
@@ -83,7 +85,7 @@ enum PublicKey {
 impl PublicKey {
     fn from_jwk(key: &Map<String, Value>) -> Option<Self> {
         let text = |name: &str| key.get(name).and_then(Value::as_str);
-        let bytes = |name: &str| text(name).and_then(|text| super::decode_base64(text.as_bytes()));
+        let bytes = |name: &str| text(name).and_then(|text| decode_base64(text.as_bytes()));
         // Ignore keys that are not for signatures (RFC 7517 §4.2, §4.4).
         if text("use").is_some_and(|used| used != "sig") {
             return None;
@@ -157,7 +159,7 @@ impl KeySet {
         };
         let key = self.0.iter().filter(fits).find(|key| key.public.algorithm() == algorithm)?;
         key.public
-            .verify(token.signed_bytes, &super::decode_base64(token.signature)?)
+            .verify(token.signed_bytes, &decode_base64(token.signature)?)
             .then(|| decode_json_object(token.payload))
             .flatten()
     }
@@ -274,7 +276,7 @@ fn is_valid_name(name: &str) -> bool {
 }
 
 fn decode_json_object(part: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(&super::decode_base64(part)?).ok()? {
+    match serde_json::from_slice(&decode_base64(part)?).ok()? {
         Value::Object(object) => Some(object),
         _ => None,
     }

@@ -7,11 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use prost::Message;
+use godwit_dataset::{Visa, percent_decode};
 use serde_json::{Map, Value};
 
 use super::jwt::{KeySet, KeySetError, UnverifiedToken, valid_until};
-use crate::encoding::percent_decode;
 
 /// The value of the JWT header field `typ` in a passport.
 pub(super) const PASSPORT_TYPE: &str = "vnd.ga4gh.passport+jwt";
@@ -26,29 +25,6 @@ const MAX_VISAS: usize = 64;
 /// Accepted age of an access token visa, seconds. Issuers expect servers to poll whether such a visa is still valid;
 /// polling is not implemented.
 const ACCESS_TOKEN_VISA_LIFETIME_S: f64 = 3600.0;
-
-/// The content of a visa that was verified.
-#[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub struct Visa {
-    /// The issuer of the visa, from the claim `iss`.
-    #[prost(string, tag = "1")]
-    pub issuer: String,
-    /// The type of the visa, such as `ControlledAccessGrants`.
-    #[prost(string, tag = "2")]
-    pub kind: String,
-    /// The value of the visa, such as the URL of a dataset.
-    #[prost(string, tag = "3")]
-    pub value: String,
-    /// The organization that asserts the visa, as a URL.
-    #[prost(string, tag = "4")]
-    pub source: String,
-    /// The role within that organization that granted the visa, such as `dac` (data access committee).
-    #[prost(string, optional, tag = "5")]
-    pub by: Option<String>,
-    /// Expiry time of the visa, seconds since 1970.
-    #[prost(uint64, tag = "6")]
-    pub expires_unix_s: u64,
-}
 
 /// An issuer whose visas are accepted.
 #[derive(Clone)]

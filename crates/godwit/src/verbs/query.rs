@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_flight::{Catalog, DatasetAccessList};
+use godwit_dataset::{Catalog, DatasetAccessList};
 use godwit_query::{QueryEngine, QueryError, QueryResources, RemoteRows, Rows};
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use godwit_dataset::Authorizer;
+use godwit_dataset::web::WebService;
 use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
-use godwit_flight::web::WebService;
 use godwit_flight::{
-    Address, Authenticator, Authorizer, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities,
-    Server, SqlEngine, TransportOptions,
+    Address, Authenticator, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities, Server,
+    SqlEngine, TransportOptions,
 };
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HttpService, HttpServiceOptions, SkippedEntry, TemporaryDatasets};
@@ -257,7 +258,7 @@ fn statement_engine(
     temporary: Option<&TemporaryDatasets>,
     book: Option<Arc<PolicyStore>>,
 ) -> Option<Arc<dyn SqlEngine>> {
-    use godwit_flight::Principal;
+    use godwit_dataset::Principal;
     use godwit_query::{ProcessSqlEngine, StatementLimits};
 
     let limits = StatementLimits {

@@ -3,7 +3,8 @@
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use godwit_flight::{Catalog, DatasetAccessList, Status};
+use godwit_dataset::{Catalog, DatasetAccessList};
+use godwit_flight::Status;
 use godwit_query::{QueryEngine, QueryResources, serve_statements};
 use godwit_rules::{AuthorizedCatalog, Grants};
 use godwit_serve::DatasetRoot;
