@@ -6,6 +6,7 @@
 
 mod jwt;
 mod passport;
+mod ring_provider;
 mod session;
 
 use std::collections::HashMap;
