@@ -19,7 +19,7 @@ fn tool_path(name: &str) -> PathBuf {
 }
 
 fn proto_path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/grpc/flight.proto")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/godwit-flight/proto/Flight.proto")
 }
 
 fn start_server() -> (PathBuf, DataServer) {
@@ -32,7 +32,7 @@ fn start_server() -> (PathBuf, DataServer) {
 fn grpcurl_command(served: &DataServer, method: &str, message: &str) -> Command {
     let mut command = Command::new(tool_path("grpcurl"));
     command.args(["-plaintext", "-import-path"]).arg(proto_path().parent().expect("it is in a directory"));
-    command.args(["-proto", "flight.proto", "-d", message, &served.address]);
+    command.args(["-proto", "Flight.proto", "-d", message, &served.address]);
     command.arg(format!("arrow.flight.protocol.FlightService/{method}"));
     command
 }

@@ -14,7 +14,7 @@ use arrow_buffer::MutableBuffer;
 use bytes::Bytes;
 use godwit_fleet::WorkerId;
 use godwit_flight::{
-    Address, ConnectionSecurity, DataPlane, Download, Principal, PutResultStream, Routes, Server, ServerTls, Status,
+    Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, ServerTls, Status,
     TransportOptions, Upload,
 };
 use serde::Serialize;

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 use godwit_fleet::WorkerId;
 use godwit_flight::{
-    Address, Batches, Client, DataPlane, Download, FlightDescriptor, Principal, PutResultStream, Routes, Server,
-    Status, TransportOptions, Upload,
+    Address, Batches, Client, DataPlane, Download, FlightDescriptor, PutResultStream, Routes, Server, Status,
+    TransportOptions, Upload,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -16,9 +16,10 @@ use arrow_ipc::reader::StreamReader;
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
+use godwit_dataset::{BatchReader, DatasetError, Principal};
 use godwit_flight::{
-    Address, BatchReader, ConnectionSecurity, DataPlane, DatasetError, Download, Principal, PutResultStream, Routes,
-    Server, Status, TransportOptions, Upload, stream_batches,
+    Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, Status, TransportOptions,
+    Upload, stream_batches,
 };
 
 /// Rows of a block: about 1 MB, as in the published measurement.

@@ -6,139 +6,31 @@
 
 mod jwt;
 mod passport;
+mod ring_provider;
 mod session;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use godwit_dataset::{AuthError, Principal, decode_base64};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use tonic::Status;
 
-use crate::dataset::DatasetAccessList;
-use crate::encoding::decode_base64;
 use crate::reload_handle::ReloadHandle;
-use crate::socket_handle::SocketHandle;
 use crate::transport::Token;
 
 pub use jwt::{KeySetError, SUBJECT_CLAIM, TokenIssuer};
-pub use passport::{Visa, VisaIssuer};
+pub use passport::VisaIssuer;
 pub use session::Session;
 
-/// The user or program that makes a call, with its rights, and the connection of the call.
-#[derive(Clone, Debug, Default)]
-pub struct Principal {
-    name: Option<Arc<str>>,
-    socket_handle: SocketHandle,
-    scope: Option<Arc<str>>,
-    accesses: DatasetAccessList,
-    visas: Arc<[Visa]>,
-    credential: Credential,
-}
-
-/// The kind of credential by which a principal was authenticated.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Credential {
-    /// No credential: authentication is disabled, all clients share one token, or another component identified the
-    /// principal.
-    #[default]
-    None,
+/// The kind of credential by which a principal was authenticated, as an extension of the principal. A principal without
+/// it was identified by a token that all clients share, or by another component.
+#[derive(Clone, Copy, Debug)]
+enum Credential {
     /// A token in the list of identities, given by its BLAKE3 hash.
     Token(blake3::Hash),
     /// A JSON Web Token that an issuer signed, given by its expiry time in seconds since 1970.
     Jwt(u64),
-    /// A session token, which a server issued after another credential had been accepted.
-    Session,
-}
-
-/// Two principals are equal if name and scope are equal, even on different connections.
-impl PartialEq for Principal {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.scope == other.scope
-    }
-}
-
-impl Eq for Principal {}
-
-impl Principal {
-    /// Returns the name of the principal; empty if authentication is disabled or all clients share one token.
-    pub fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
-    }
-
-    /// Creates a principal of this name without limits of scope.
-    pub fn named(name: &str) -> Self {
-        Self { name: Some(name.into()), ..Self::default() }
-    }
-
-    /// Creates a principal with a scope: it may perform one operation only, which another principal delegated by a
-    /// token.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use godwit_flight::Principal;
-    ///
-    /// let alice = Principal::named("alice");
-    /// let delegate = Principal::with_scope("alice", "read a.bam");
-    /// assert_eq!((delegate.name(), delegate.scope()), ("alice", Some("read a.bam")));
-    /// assert_eq!(alice.scope(), None);
-    /// assert_ne!(alice, delegate);
-    /// ```
-    pub fn with_scope(name: &str, purpose: &str) -> Self {
-        Self { name: Some(name.into()), scope: Some(purpose.into()), ..Self::default() }
-    }
-
-    /// Returns the only operation that this principal may perform, as the issuer of the token described it; `None` if
-    /// the principal is not limited.
-    pub fn scope(&self) -> Option<&str> {
-        self.scope.as_deref()
-    }
-
-    /// Returns the visas of the principal (GA4GH Passport).
-    pub fn visas(&self) -> &[Visa] {
-        &self.visas
-    }
-
-    /// Returns the principal with these visas instead of its own.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use godwit_flight::{Principal, Visa};
-    ///
-    /// let visa = Visa {
-    ///     issuer: "https://visas.example.org".to_owned(),
-    ///     kind: "ControlledAccessGrants".to_owned(),
-    ///     value: "https://ega-archive.org/datasets/EGAD1".to_owned(),
-    ///     ..Visa::default()
-    /// };
-    /// let principal = Principal::named("alice").with_visas(vec![visa.clone()]);
-    /// assert_eq!(principal.visas(), [visa]);
-    /// ```
-    #[must_use]
-    pub fn with_visas(self, visas: Vec<Visa>) -> Self {
-        Self { visas: visas.into(), ..self }
-    }
-
-    /// Returns the credential by which the principal was authenticated.
-    pub(crate) fn credential(&self) -> Credential {
-        self.credential
-    }
-
-    /// Returns the handle to the socket on which the call arrived.
-    pub fn socket_handle(&self) -> &SocketHandle {
-        &self.socket_handle
-    }
-
-    /// Returns the list of datasets that the call opened, to which the authorizer adds entries.
-    pub fn accesses(&self) -> &DatasetAccessList {
-        &self.accesses
-    }
-
-    pub(crate) fn with_socket_handle(self, socket_handle: SocketHandle) -> Self {
-        Self { socket_handle, ..self }
-    }
 }
 
 /// The identities that a server accepts: names of principals by the BLAKE3 hash of their token, and optionally an
@@ -212,13 +104,12 @@ impl Identities {
         match &self.issuer {
             Some(issuer) if TokenIssuer::is_jwt(token) => {
                 let jwt::VerifiedToken { name, visas, expires_unix_s } = issuer.verify(token)?;
-                let (name, visas, credential) = (Some(name), visas.into(), Credential::Jwt(expires_unix_s));
-                Some(Principal { name, visas, credential, ..Principal::default() })
+                Some(Principal::named(&name).with_visas(visas).with_extension(Credential::Jwt(expires_unix_s)))
             }
             _ => {
                 let hash = blake3::hash(token);
-                let name = self.names_by_token_hash.get(&hash)?.clone();
-                Some(Principal { name: Some(name), credential: Credential::Token(hash), ..Principal::default() })
+                let name = self.names_by_token_hash.get(&hash)?;
+                Some(Principal::named(name).with_extension(Credential::Token(hash)))
             }
         }
     }
@@ -263,7 +154,8 @@ impl Identities {
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Address, Catalog, Client, ConnectionSecurity, Dataset, DatasetError, DatasetService};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
+/// # use godwit_flight::{Address, Client, ConnectionSecurity, DatasetService};
 /// # use godwit_flight::{DatasetServiceOptions, Server, TransportOptions};
 /// use godwit_flight::{Authenticator, Identities, ReloadHandle, Token};
 ///
@@ -314,9 +206,9 @@ impl Authenticator {
     /// Authenticates a call by its headers.
     ///
     /// # Errors
-    /// A status if the token is missing or wrong.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Box<Status>> {
-        let refused = || Box::new(Status::unauthenticated("the token is missing or wrong"));
+    /// [`AuthError::Unauthenticated`] if the token is missing or wrong.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
+        let refused = || AuthError::unauthenticated("the token is missing or wrong");
         let header = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
         match self {
             Self::Disabled => Ok(Principal::default()),
@@ -336,12 +228,10 @@ impl Authenticator {
     /// Returns the principal of a session if the credential for which the session was issued is still accepted.
     ///
     /// # Errors
-    /// A status if the credential is not accepted any more.
-    pub(crate) fn authenticate_session(&self, session: &Session) -> Result<Principal, Box<Status>> {
+    /// [`AuthError::Unauthenticated`] if the credential is not accepted any more.
+    pub(crate) fn authenticate_session(&self, session: &Session) -> Result<Principal, AuthError> {
         let vouches = matches!(self, Self::Identities(identities) if identities.get().accepts_session(session));
-        vouches
-            .then(|| session.to_principal())
-            .ok_or_else(|| Box::new(Status::unauthenticated("the session has ended")))
+        vouches.then(|| session.to_principal()).ok_or_else(|| AuthError::unauthenticated("the session has ended"))
     }
 }
 

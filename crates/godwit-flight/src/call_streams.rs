@@ -1,4 +1,4 @@
-//! The streams and futures that calls consist of: batches of a download, results of an upload, bytes of a response.
+//! The streams and futures that calls consist of: batches of a download, results of an upload.
 
 use std::pin::Pin;
 
@@ -28,9 +28,6 @@ pub type PutResultStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Se
 /// The batches and metadata that the server sends in an exchange. All batches have the schema of the first one;
 /// messages with metadata only may precede it.
 pub type ExchangeStream = Pin<Box<dyn Stream<Item = Result<FlightStreamChunk, Status>> + Send>>;
-
-/// The chunks of a streamed response body.
-pub type WebStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 /// A boxed future of a result or a status, which may be sent to another thread.
 pub type StatusFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;

@@ -1,6 +1,6 @@
 //! The type of a call, by which metrics and traces name it.
 
-use crate::web::{
+use godwit_dataset::web::{
     API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, VARIANTS_PREFIX,
 };
 

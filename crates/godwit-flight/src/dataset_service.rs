@@ -28,23 +28,23 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
+use godwit_dataset::web::{WebRequest, WebService};
+use godwit_dataset::{AccessLog, Authorizer, Catalog, Dataset, DatasetError, Principal, Scan, ScanPart};
 use godwit_model::ipc;
 use prost::Message as _;
 use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::access_log::AccessLog;
-use crate::auth::{Principal, Session};
-use crate::authorizer::Authorizer;
+use crate::auth::Session;
 use crate::call_streams::{Download, ExchangeStream, PutResultStream};
-use crate::dataset::{Catalog, Dataset, Scan, ScanPart};
 pub use crate::dataset_service::batch_stream::stream_batches;
 use crate::dataset_service::batch_stream::{READ_SPAN, STATEMENT_SPAN};
 pub use crate::dataset_service::dataset_command::DatasetCommand;
 use crate::dataset_service::endpoint_locations::ClientKind;
 use crate::dataset_service::requests::{DescriptorCommand, decode_sql_command, parse_descriptor, scan_from_command};
 use crate::dataset_service::stream_registry::StreamRegistry;
+use crate::error::dataset_status;
 use crate::file_service::{FILES_PREFIX, FileService};
 use crate::metrics::{MeteredAccessLog, ServerMetrics};
 use crate::pool::{ConnectionCounter, Membership, POOL_SCOPE, resume_download};
@@ -56,7 +56,7 @@ use crate::stream_progress::{RESUME_TICKET_PREFIX, ResumePoint};
 use crate::ticket_key::TicketKey;
 use crate::tickets::{BoundStatement, DatasetPart, TicketClaims};
 use crate::trace::{self, OpenSpan, Tracer};
-use crate::web::{WebBody, WebRequest, WebService};
+use crate::web::WebBody;
 
 /// Most batches that are queued between the thread that reads or computes them and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;
@@ -274,7 +274,7 @@ impl DatasetService {
         }
         let catalog = self.authorized_catalog(principal);
         run_blocking(move || {
-            let dataset = catalog.open(&command.dataset)?;
+            let dataset = catalog.open(&command.dataset).map_err(dataset_status)?;
             let scan = scan_from_command(&command, &*dataset)?;
             Ok((dataset, scan))
         })
@@ -324,7 +324,7 @@ impl DatasetService {
         let options = &self.inner.options;
         let worthwhile = dataset.bytes().div_ceil(options.part_bytes).clamp(1, options.max_parts as u64) as usize;
         let max_parts = max_parts.unwrap_or(worthwhile).clamp(1, 4096);
-        run_blocking(move || Ok((dataset.parts(&scan, max_parts)?, scan, dataset))).await
+        run_blocking(move || Ok((dataset.parts(&scan, max_parts).map_err(dataset_status)?, scan, dataset))).await
     }
 
     /// Returns the kind of a Flight SQL command.
@@ -435,7 +435,7 @@ impl DatasetService {
         let (schema, batches) = run_blocking(move || {
             let dataset = open_dataset_part(&*catalog, &part)?;
             let (scan, part) = part.to_scan().map_err(|error| *error)?;
-            Ok((projected_schema(&*dataset, &scan)?, dataset.read(&scan, &part)?))
+            Ok((projected_schema(&*dataset, &scan)?, dataset.read(&scan, &part).map_err(dataset_status)?))
         })
         .await?;
         Ok(stream_batches(schema, batches))
@@ -451,9 +451,9 @@ impl DatasetService {
 
 /// Opens the dataset of a part; fails if the dataset has changed since it was split into parts.
 fn open_dataset_part(catalog: &dyn Catalog, part: &DatasetPart) -> Result<Arc<dyn Dataset>, Status> {
-    let dataset = catalog.open(&part.name)?;
+    let dataset = catalog.open(&part.name).map_err(dataset_status)?;
     if dataset.version() != part.version {
-        return Err(crate::DatasetError::Changed { name: part.name.clone() }.into());
+        return Err(dataset_status(DatasetError::Changed { name: part.name.clone() }));
     }
     Ok(dataset)
 }

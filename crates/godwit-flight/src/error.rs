@@ -1,6 +1,11 @@
 //! Errors of Flight connections and calls.
 
 use arrow_schema::ArrowError;
+use godwit_dataset::{AuthError, DatasetError};
+use godwit_model::message_with_causes;
+use tonic::{Code, Status};
+
+use crate::error_reason::ErrorReason;
 
 /// An error of a client or a server.
 ///
@@ -61,7 +66,7 @@ pub enum FlightError {
         /// Address of the peer.
         peer: String,
         /// The status of the call.
-        status: Box<tonic::Status>,
+        status: Box<Status>,
     },
     /// The response ended without a gRPC status: the server, or a proxy, stopped before the end of the response.
     #[error("{peer}: the response ended without a status")]
@@ -102,7 +107,7 @@ pub enum FlightError {
 }
 
 /// Returns the message of a status, or the description of its code if the message is empty.
-fn status_message(status: &tonic::Status) -> &str {
+fn status_message(status: &Status) -> &str {
     if status.message().is_empty() { status.code().description() } else { status.message() }
 }
 
@@ -112,7 +117,7 @@ impl From<ArrowError> for FlightError {
     }
 }
 
-impl From<FlightError> for tonic::Status {
+impl From<FlightError> for Status {
     fn from(error: FlightError) -> Self {
         match error {
             FlightError::Status { status, .. } => *status,
@@ -125,6 +130,39 @@ impl From<FlightError> for tonic::Status {
             | FlightError::Io { .. }
             | FlightError::MissingStatus { .. } => Self::unavailable(error.to_string()),
         }
+    }
+}
+
+/// Returns the status that a client receives for an error of a dataset.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_dataset::DatasetError;
+/// use godwit_flight::{Code, ErrorReason, dataset_status};
+///
+/// let status = dataset_status(DatasetError::NotFound { name: "a.bam".to_owned() });
+/// assert_eq!(status.code(), Code::NotFound);
+/// assert_eq!(ErrorReason::of(&status), Some(ErrorReason::DatasetNotFound));
+/// ```
+pub fn dataset_status(error: DatasetError) -> Status {
+    let text = message_with_causes(&error);
+    match error {
+        DatasetError::NotFound { .. } => ErrorReason::DatasetNotFound.status(Code::NotFound, text),
+        DatasetError::InvalidRequest { .. } => Status::invalid_argument(text),
+        DatasetError::Forbidden { .. } => Status::permission_denied(text),
+        DatasetError::AlreadyExists { .. } => Status::already_exists(text),
+        DatasetError::Changed { .. } => ErrorReason::DatasetChanged.status(Code::FailedPrecondition, text),
+        DatasetError::Data(_) => Status::data_loss(text),
+        DatasetError::Local(_) | DatasetError::Remote(_) => Status::unavailable(text),
+    }
+}
+
+/// Returns the status that a client receives for a call that is not authenticated.
+pub(crate) fn auth_status(error: AuthError) -> Status {
+    match error {
+        AuthError::Unauthenticated { problem } => Status::unauthenticated(problem),
+        AuthError::Forbidden { problem } => Status::permission_denied(problem),
     }
 }
 

@@ -5,8 +5,8 @@
 
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 
-use crate::auth::Principal;
 use crate::call_streams::{Download, PutResultStream, StatusFuture};
 use crate::codec::FlightStreamChunk;
 use crate::server::Upload;

@@ -36,21 +36,19 @@
 //! # }
 //! ```
 
-mod access_log;
+mod access_recorder;
 mod auth;
-mod authorizer;
 mod batch_split;
 mod call_streams;
 mod call_type;
 pub mod client;
 mod code_name;
 mod codec;
-mod dataset;
 mod dataset_service;
-mod encoding;
 mod error;
 mod error_reason;
 mod file_service;
+mod file_tickets;
 mod frame_tracker;
 mod lease_header;
 mod low_water;
@@ -72,26 +70,18 @@ mod tickets;
 mod tls;
 pub mod trace;
 mod transport;
-pub mod web;
+mod web;
 
-pub use access_log::{AccessLog, AccessRecord};
 pub use arrow_flight::FlightDescriptor;
 pub use auth::{
-    Authenticator, Identities, IdentityError, KeySetError, Principal, SUBJECT_CLAIM, Session, TokenIssuer, Visa,
-    VisaIssuer,
+    Authenticator, Identities, IdentityError, KeySetError, SUBJECT_CLAIM, Session, TokenIssuer, VisaIssuer,
 };
-pub use authorizer::{Authorizer, FileAccess, FileAuthorization};
 pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
 pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
 pub use client::{BatchSender, Batches, Client, PutResults as Answered};
 pub use codec::FlightStreamChunk;
-pub use dataset::{
-    BatchReader, Catalog, Dataset, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind, DatasetWriter,
-    PutRequest, PutSummary, Scan, ScanPart, TEMPORARY_DIRECTORY, WriteMode, read_only_error,
-};
 pub use dataset_service::{DatasetCommand, DatasetService, DatasetServiceOptions, stream_batches};
-pub use encoding::{decode_base64, encode_base64, encode_base64_url, percent_decode, percent_encode_path};
-pub use error::FlightError;
+pub use error::{FlightError, dataset_status};
 pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};
 pub use metrics::{ServerMetrics, StatementWorkers};
@@ -102,7 +92,6 @@ pub use sql::{
     DirectScan, DirectScanColumns, SQL_CATALOG, SQL_SCHEMA, SqlEngine, StatementDescription, StatementResult,
     advertised_batch, advertised_schema, server_info_batch, server_info_schema,
 };
-pub use tickets::FilePart;
 pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};

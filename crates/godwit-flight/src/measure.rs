@@ -20,13 +20,13 @@ use arrow_array::{ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, St
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::Schema;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 use tonic::Status;
 
 pub use self::bare_stream::{BareStreamServer, receive_bare_streams};
 pub use self::statement_timing::{StatementTiming, run_statements};
 pub use self::transfer::{TransferStats, download, exchange, prepare_workload, upload};
 
-use crate::auth::Principal;
 use crate::batch_split::{BATCH_SPLIT_BYTES, split_batch};
 use crate::call_streams::{Download, ExchangeStream, PutResultStream};
 use crate::server::{DataPlane, Upload};

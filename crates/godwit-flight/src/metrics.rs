@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use godwit_dataset::{AccessLog, AccessLogFuture, AccessRecord};
 use http::HeaderMap;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,8 +19,6 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
-use crate::access_log::{AccessLog, AccessRecord};
-use crate::call_streams::StatusFuture;
 use crate::call_type::CallType;
 use crate::code_name::code_name;
 use crate::trace::OpenSpan;
@@ -291,7 +290,7 @@ pub(crate) struct MeteredAccessLog {
 }
 
 impl AccessLog for MeteredAccessLog {
-    fn record(&self, access: AccessRecord) -> StatusFuture<'_, ()> {
+    fn record(&self, access: AccessRecord) -> AccessLogFuture<'_> {
         Box::pin(async move {
             let recorded = self.log.record(access).await;
             let outcome = if recorded.is_ok() { "recorded" } else { "failed" };

@@ -20,6 +20,8 @@ use arrow_flight::flight_service_server::FlightServiceServer;
 use arrow_flight::{FlightDescriptor, Ticket};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
+use godwit_dataset::web::WebRequest;
+use godwit_dataset::{AuthError, Principal};
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -34,11 +36,11 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tower_service::Service;
 
-use crate::auth::{Authenticator, Principal, Session, bearer_token, request_token};
+use crate::auth::{Authenticator, Session, bearer_token, request_token};
 use crate::call_streams::{Download, ExchangeStream, PutResultStream};
 use crate::call_type::CallType;
 use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk};
-use crate::error::FlightError;
+use crate::error::{FlightError, auth_status};
 use crate::message::{GRPC_PREFIX_BYTES, MessageAssembler};
 use crate::metrics::{CallMetrics, RejectionReason, ServerMetrics};
 use crate::pool::{ConnectionCounter, ConnectionUse, POOL_SCOPE};
@@ -51,7 +53,7 @@ use crate::socket_handle::{SocketHandle, SocketOwner};
 use crate::tls::ServerTls;
 use crate::trace::{self, OpenSpan, TraceContext, Tracer};
 use crate::transport::{Address, ConnectionSecurity, Listener, Socket, TransportOptions, configure_http2};
-use crate::web::{WebBody, WebRequest, text_response};
+use crate::web::{WebBody, text_response};
 
 const HEALTH_PREFIX: &str = "/grpc.health.v1.Health/";
 const FLIGHT_SERVICE: &str = <FlightServiceServer<()> as NamedService>::NAME;
@@ -74,7 +76,8 @@ const MAX_TICKET_BYTES: usize = 1 << 20;
 /// # use std::sync::Arc;
 /// use arrow_array::RecordBatch;
 /// use bytes::Bytes;
-/// use godwit_flight::{Code, DataPlane, Download, Principal, PutResultStream, Status, Upload, stream_batches};
+/// use godwit_dataset::Principal;
+/// use godwit_flight::{Code, DataPlane, Download, PutResultStream, Status, Upload, stream_batches};
 /// # use arrow_array::{ArrayRef, Int64Array};
 ///
 /// struct Positions(RecordBatch);
@@ -447,7 +450,7 @@ impl<D: DataPlane> ServerState<D> {
 
     /// Authenticates a call by its headers. Besides tokens of the authenticator, accepts scoped tokens and sessions
     /// that the data plane issued.
-    fn authenticate(&self, headers: &HeaderMap, socket_handle: SocketHandle) -> Result<Principal, Status> {
+    fn authenticate(&self, headers: &HeaderMap, socket_handle: SocketHandle) -> Result<Principal, AuthError> {
         let granted = request_token(headers).and_then(|token| self.data_plane.authenticate_scoped_token(&token));
         let session = || bearer_token(headers).and_then(|token| self.data_plane.read_session(&token));
         let principal = match granted {
@@ -457,10 +460,9 @@ impl<D: DataPlane> ServerState<D> {
                 |session| self.authenticator.authenticate_session(&session),
             ),
         };
-        principal.map(|principal| principal.with_socket_handle(socket_handle)).map_err(|status| {
-            self.count_rejection(RejectionReason::Token);
-            *status
-        })
+        principal
+            .map(|principal| principal.with_extension(socket_handle))
+            .inspect_err(|_| self.count_rejection(RejectionReason::Token))
     }
 
     /// Acquires a permit for one call; fails if the principal has too many open calls.
@@ -486,7 +488,7 @@ impl<D: DataPlane> ServerState<D> {
         }
         let principal = match self.authenticate(request.headers(), socket_handle) {
             Ok(principal) => principal,
-            Err(status) => return error_response(status),
+            Err(error) => return error_response(auth_status(error)),
         };
         if principal.scope().is_some() && ![DO_GET_PATH, DO_ACTION_PATH, DO_PUT_PATH].contains(&request.uri().path()) {
             self.count_rejection(RejectionReason::Scope);

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use godwit_dataset::Principal;
 use socket2::SockRef;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -51,6 +52,11 @@ impl SocketOwner {
 pub struct SocketHandle(Option<Weak<SharedSocket>>);
 
 impl SocketHandle {
+    /// Returns the handle to the socket on which the call of a principal arrived.
+    pub fn of_call(principal: &Principal) -> Self {
+        principal.extension().cloned().unwrap_or_default()
+    }
+
     /// Calls `work` with the file descriptor of the socket and returns its result; `None` if the connection is closed
     /// or does not use TCP.
     pub fn with_fd<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {

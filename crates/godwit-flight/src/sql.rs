@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
+use godwit_dataset::{Catalog, Dataset, DatasetAccess, Principal};
 use godwit_model::Region;
 use tonic::Status;
 
-use crate::auth::Principal;
 use crate::call_streams::{Download, StatusFuture};
-use crate::dataset::{Catalog, Dataset, DatasetAccess};
 use crate::metrics::StatementWorkers;
 
 pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
+use godwit_dataset::web::FilePart;
+use godwit_dataset::{Principal, Scan, ScanPart, Visa};
 use godwit_model::Region;
 use prost::Message;
 use tonic::{Code, Status};
 
-use crate::auth::{Principal, Visa};
-use crate::dataset::{Scan, ScanPart};
 use crate::error_reason::ErrorReason;
 use crate::random::random_bytes;
 use crate::ticket_key::{TicketKey, now_unix_s};
@@ -46,28 +46,6 @@ pub(crate) struct TicketClaims {
     /// Visas of the principal, if `file` is set: an HTTP client sends only the ticket, not its passport.
     #[prost(message, repeated, tag = "8")]
     pub(crate) visas: Vec<Visa>,
-}
-
-/// A part of the file of a dataset, for a download over HTTP.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct FilePart {
-    /// Name of the dataset that is stored in the file.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Version of the dataset for which the part was determined.
-    #[prost(fixed64, tag = "2")]
-    pub version: u64,
-    /// Start of the part as a byte offset in the file; a BGZF virtual offset (SAMv1 §4.1.1) if `recompress_ends` is
-    /// true.
-    #[prost(uint64, tag = "3")]
-    pub start: u64,
-    /// End of the part (exclusive), as the same kind of offset as `start`.
-    #[prost(uint64, tag = "4")]
-    pub end: u64,
-    /// True if the part starts or ends within a BGZF block. The server then compresses the included data of that block
-    /// again.
-    #[prost(bool, tag = "5")]
-    pub recompress_ends: bool,
 }
 
 /// A part of a dataset with the requested columns and regions.

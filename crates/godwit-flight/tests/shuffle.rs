@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use godwit_dataset::Principal;
 use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices};
 use godwit_flight::{
-    Address, Client, ConnectionSecurity, DataPlane, Download, FlightError, Principal, PutResultStream, Routes, Server,
-    Status, Upload,
+    Address, Client, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server, Status,
+    Upload,
 };
 
 async fn serve(data: impl DataPlane) -> Address {

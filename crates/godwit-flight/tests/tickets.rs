@@ -10,10 +10,11 @@ use arrow_flight::{Action, CancelFlightInfoRequest, FlightDescriptor, FlightInfo
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use godwit_flight::{
-    Authorizer, BatchReader, Catalog, DataPlane as _, Dataset, DatasetError, DatasetKind, DatasetService,
-    DatasetServiceOptions, FileAccess, FileAuthorization, Principal, Scan, ScanPart,
+use godwit_dataset::{
+    Authorizer, BatchReader, Catalog, Dataset, DatasetError, DatasetKind, FileAccess, FileAuthorization, Principal,
+    Scan, ScanPart,
 };
+use godwit_flight::{DataPlane as _, DatasetService, DatasetServiceOptions};
 use prost::Message as _;
 use tonic::{Request, Status};
 

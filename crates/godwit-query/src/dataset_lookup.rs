@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_flight::{Catalog, Dataset, DatasetError};
+use godwit_dataset::{Catalog, Dataset, DatasetError};
 
 /// Finds a dataset by its name. Also accepts the file name without directories and suffixes if only one dataset
 /// matches. Returns the complete name and the dataset.
@@ -15,7 +15,7 @@ use godwit_flight::{Catalog, Dataset, DatasetError};
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// use godwit_query::find_dataset;
 ///
 /// # #[derive(Debug)]

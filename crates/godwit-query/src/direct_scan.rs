@@ -8,7 +8,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use godwit_flight::{Catalog, DatasetKind, DirectScan, DirectScanColumns};
+use godwit_dataset::{Catalog, DatasetKind};
+use godwit_flight::{DirectScan, DirectScanColumns};
 use godwit_model::Region;
 use sqlparser::ast;
 use sqlparser::dialect::GenericDialect;

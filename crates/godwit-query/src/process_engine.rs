@@ -14,9 +14,10 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use futures_util::stream;
+use godwit_dataset::{Catalog, Principal};
 use godwit_flight::{
-    Address, Batches, Catalog, Client, ConnectionSecurity, DirectScan, Download, FlightError, Principal, SqlEngine,
-    StatementDescription, StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
+    Address, Batches, Client, ConnectionSecurity, DirectScan, Download, FlightError, SqlEngine, StatementDescription,
+    StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
 };
 use godwit_process::{LockedDirectory, TemporaryItem};
 use tokio::io::{AsyncBufReadExt as _, BufReader};

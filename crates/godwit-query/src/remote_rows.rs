@@ -39,11 +39,12 @@ impl RemoteRows {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
     /// # use godwit_flight::{Server, TransportOptions};
     /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
-    /// # use godwit_flight::{Download, Principal, SqlEngine, StatementDescription, StatementResult, StatusFuture};
+    /// # use godwit_dataset::Principal;
+    /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementResult, StatusFuture};
     /// use godwit_flight::Client;
     /// use godwit_query::{RemoteRows, RowFormat, RowWriter};
     ///
@@ -105,11 +106,12 @@ impl RemoteRows {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
     /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions};
     /// # use godwit_flight::{Server, TransportOptions};
     /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
-    /// # use godwit_flight::{Download, Principal, SqlEngine, StatementDescription, StatementResult, StatusFuture};
+    /// # use godwit_dataset::Principal;
+    /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementResult, StatusFuture};
     /// use std::time::Duration;
     ///
     /// use godwit_flight::pool::{Member, Pool, PoolNotice, WaitOptions};

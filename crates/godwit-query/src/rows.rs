@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow_array::{Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use godwit_flight::{Dataset, DatasetError, DirectScan, DirectScanColumns, Scan, ScanPart, StatementResult, Status};
+use godwit_dataset::{Dataset, DatasetError, Scan, ScanPart};
+use godwit_flight::{DirectScan, DirectScanColumns, StatementResult, Status};
 use tokio::sync::mpsc;
 
 use crate::error::StatementError;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use godwit_formats::bam::RecordBuffer;
 use godwit_formats::is_system_failure;
 use godwit_formats::sam::Header;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use godwit_flight::{
+use godwit_dataset::{
     Catalog, Dataset, DatasetAccessList, DatasetError, DatasetWriter, PutRequest, TEMPORARY_DIRECTORY,
 };
 

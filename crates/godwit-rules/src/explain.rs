@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_flight::{Catalog, Dataset, DatasetError, FileAccess, FileAuthorization};
+use godwit_dataset::{Catalog, Dataset, DatasetError, FileAccess, FileAuthorization};
 use godwit_model::{Region, RegionError};
 
 use crate::authorized_catalog::AuthorizedCatalog;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_flight::Dataset;
+use godwit_dataset::Dataset;
 use serde::{Deserialize, Serialize};
 
 use crate::pseudonyms::PseudonymKey;

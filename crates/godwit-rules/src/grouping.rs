@@ -16,7 +16,7 @@ use arrow_array::{Array as _, ArrayRef, Float64Array, RecordBatch, RecordBatchOp
 use arrow_cast::cast;
 use arrow_row::{OwnedRow, RowConverter, SortField};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 
 use crate::dataset_view::{DatasetView, redact_error, unsuitable_rule_error};
 use crate::grants::Grants;

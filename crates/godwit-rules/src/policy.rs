@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_flight::{Principal, Visa};
+use godwit_dataset::{Principal, Visa};
 use godwit_model::Region;
 use serde::Deserialize;
 
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(names("bob"), ["r", "all"]);
         assert_eq!(names("group:dac"), ["all"]);
         assert_eq!(names(""), ["all"]);
-        let none = || -> Option<Arc<dyn godwit_flight::Dataset>> { None };
+        let none = || -> Option<Arc<dyn godwit_dataset::Dataset>> { None };
         let decided = |principal: &str, name: &str| {
             policy.grants_by_name(principal).deciding_rule(name, &none).map(|rule| rule.name.clone())
         };

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use godwit_dataset::{Authorizer, Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, Principal};
 use godwit_files::FileStamp;
-use godwit_flight::{Authorizer, Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, Principal};
 
 use crate::authorized_catalog::AuthorizedCatalog;
 use crate::error::PolicyError;

@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, ArrayRef, ListArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType};
-use godwit_flight::{Dataset, DatasetKind};
+use godwit_dataset::{Dataset, DatasetKind};
 use godwit_model::schema::{alignment_columns, variant_columns};
 
 use crate::rule::Rule;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::bam::BamFile;
 use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout};
 use godwit_formats::sam::Header;

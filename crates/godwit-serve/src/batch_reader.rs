@@ -1,7 +1,7 @@
 //! Functions for reading batches that the datasets of all file formats use.
 
 use arrow_array::RecordBatch;
-use godwit_flight::{BatchReader, DatasetError, ScanPart};
+use godwit_dataset::{BatchReader, DatasetError, ScanPart};
 
 /// Returns an iterator over the batches that `fill` returns, until `fill` returns `None` or an error.
 pub(crate) fn fused_reader(

@@ -15,7 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, future};
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
 use object_store::{

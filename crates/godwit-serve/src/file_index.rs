@@ -1,6 +1,6 @@
 //! The index file beside a data file, and the check whether it can be used.
 
-use godwit_flight::{DatasetError, ScanPart};
+use godwit_dataset::{DatasetError, ScanPart};
 use godwit_formats::binning_index::{FileChunk, IndexReadError, RegionIndex, merge_chunks};
 use godwit_formats::message_with_causes;
 

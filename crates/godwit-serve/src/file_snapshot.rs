@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The state of a file when it was last examined.

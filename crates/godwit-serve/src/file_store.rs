@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_dataset::DatasetError;
 use godwit_files::FileStamp;
-use godwit_flight::DatasetError;
 use godwit_formats::bgzf::{Reader, open_text_source};
 use godwit_formats::crypt4gh::{self, FILE_SUFFIX};
 use godwit_formats::random_access::{LocalFile, RandomAccess};

@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use godwit_flight::web::{FILE_DATA_PATH, FileTickets, READS_PREFIX, VARIANTS_PREFIX, WebBody, WebRequest};
-use godwit_flight::{
-    AccessRecord, Authorizer, Catalog as _, DatasetError, FileAccess, FileAuthorization, FilePart, Principal,
+use godwit_dataset::web::{FILE_DATA_PATH, FilePart, FileTickets, READS_PREFIX, VARIANTS_PREFIX, WebBody, WebRequest};
+use godwit_dataset::{
+    AccessRecord, AuthError, Authorizer, Catalog as _, DatasetError, FileAccess, FileAuthorization, Principal,
     encode_base64, percent_decode,
 };
 use godwit_formats::bgzf::{ChunkBlocks, extract_chunk};
@@ -114,10 +114,10 @@ impl Htsget {
     pub(crate) async fn handle_request(
         &self,
         request: WebRequest,
-        tickets: FileTickets,
+        tickets: Arc<dyn FileTickets>,
     ) -> (Response<WebBody>, Option<AccessRecord>) {
         match &*request.path {
-            FILE_DATA_PATH => self.handle_data_request(&request, &tickets).await,
+            FILE_DATA_PATH => self.handle_data_request(&request, &*tickets).await,
             _ => self.handle_ticket_request(request, tickets).await,
         }
     }
@@ -126,18 +126,23 @@ impl Htsget {
     async fn handle_ticket_request(
         &self,
         request: WebRequest,
-        tickets: FileTickets,
+        tickets: Arc<dyn FileTickets>,
     ) -> (Response<WebBody>, Option<AccessRecord>) {
         let principal = match &request.principal {
             Ok(caller) => caller.clone(),
-            Err(status) => return (error_response(&authentication_error(status)), None),
+            Err(error) => return (error_response(&authentication_error(error)), None),
         };
         let what = request_description(&request);
         let outcome = self.ticket_response(principal.clone(), request, tickets).await;
         response_and_record(&principal, "Htsget", what, outcome)
     }
 
-    async fn ticket_response(&self, principal: Principal, request: WebRequest, tickets: FileTickets) -> HtsgetResult {
+    async fn ticket_response(
+        &self,
+        principal: Principal,
+        request: WebRequest,
+        tickets: Arc<dyn FileTickets>,
+    ) -> HtsgetResult {
         let (datatype, id) = if let Some(id) = request.path.strip_prefix(READS_PREFIX) {
             (Datatype::Reads, id)
         } else if let Some(id) = request.path.strip_prefix(VARIANTS_PREFIX) {
@@ -201,7 +206,7 @@ impl Htsget {
     async fn handle_data_request(
         &self,
         request: &WebRequest,
-        tickets: &FileTickets,
+        tickets: &dyn FileTickets,
     ) -> (Response<WebBody>, Option<AccessRecord>) {
         if !request.headers.contains_key(AUTHORIZATION) {
             let problem = "send the headers of the ticket with the request for data".to_owned();
@@ -212,10 +217,7 @@ impl Htsget {
         }
         let (principal, part) = match tickets.verify_token(&request.headers) {
             Ok(read) => read,
-            Err(status) => {
-                let problem = status.message().to_owned();
-                return (error_response(&HtsgetError::PermissionDenied { problem }), None);
-            }
+            Err(error) => return (error_response(&authentication_error(&error)), None),
         };
         let what = format!("{} {}-{}", part.name, part.start, part.end);
         let outcome = self.data_response(principal.clone(), part).await;
@@ -356,10 +358,9 @@ fn error_response(error: &HtsgetError) -> Response<WebBody> {
 }
 
 /// Converts a failed authentication to an htsget error.
-fn authentication_error(status: &godwit_flight::Status) -> HtsgetError {
-    let problem = status.message().to_owned();
-    match status.code() {
-        godwit_flight::Code::PermissionDenied => HtsgetError::PermissionDenied { problem },
-        _ => HtsgetError::InvalidAuthentication { problem },
+fn authentication_error(error: &AuthError) -> HtsgetError {
+    match error.clone() {
+        AuthError::Forbidden { problem } => HtsgetError::PermissionDenied { problem },
+        AuthError::Unauthenticated { problem } => HtsgetError::InvalidAuthentication { problem },
     }
 }

@@ -1,7 +1,7 @@
 //! The parts of answering an HTTP request that all protocols share: work on blocking threads, and the access record.
 
-use godwit_flight::web::{WebBody, WebRequest};
-use godwit_flight::{AccessRecord, Principal};
+use godwit_dataset::web::{WebBody, WebRequest};
+use godwit_dataset::{AccessRecord, Principal};
 use http::Response;
 
 /// Maximum number of bytes of a request that the audit log contains.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use godwit_flight::Authorizer;
-use godwit_flight::web::{
+use godwit_dataset::Authorizer;
+use godwit_dataset::web::{
     FileTickets, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, WebBody, WebRequest, WebResponse, WebResponseFuture,
     WebService,
 };
@@ -47,7 +47,7 @@ impl HttpService {
         Self { htsget: Htsget::new(root, rules, public_url), refget }
     }
 
-    async fn route(&self, request: WebRequest, tickets: FileTickets) -> WebResponse {
+    async fn route(&self, request: WebRequest, tickets: Arc<dyn FileTickets>) -> WebResponse {
         if let Some(response) = site::file_response(&request.path, &request.method) {
             return WebResponse { response, access_record: None };
         }
@@ -71,7 +71,7 @@ impl HttpService {
 }
 
 impl WebService for HttpService {
-    fn respond(&self, request: WebRequest, tickets: FileTickets) -> WebResponseFuture<'_> {
+    fn respond(&self, request: WebRequest, tickets: Arc<dyn FileTickets>) -> WebResponseFuture<'_> {
         Box::pin(self.route(request, tickets))
     }
 }
@@ -107,7 +107,7 @@ fn preflight_response(request_headers: &HeaderMap) -> Response<WebBody> {
 
 #[cfg(test)]
 mod tests {
-    use godwit_flight::Principal;
+    use godwit_dataset::Principal;
 
     use super::*;
 

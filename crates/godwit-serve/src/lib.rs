@@ -1,6 +1,6 @@
 //! Serves the files below a directory or in a bucket as datasets: lists them and reads their rows as Arrow batches.
 //!
-//! [`DatasetRoot`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. The name of a dataset is its
+//! [`DatasetRoot`] is the [`Catalog`](godwit_dataset::Catalog) of a directory or a bucket. The name of a dataset is its
 //! path below this root. A listing derives the format from the file name; opening a dataset also examines the content.
 //! Datasets that clients put are stored below the root as Parquet, and no other files are written. [`DatasetRoot`] does
 //! not check access. [`HttpService`] serves files of reads and variants unchanged, sequences, and a web page, over

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use godwit_formats::is_system_failure;
 
 use crate::bucket::find_remote_error;

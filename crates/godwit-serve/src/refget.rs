@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use godwit_flight::web::{SEQUENCE_PREFIX, WebBody, WebRequest};
-use godwit_flight::{
-    AccessRecord, Authorizer, Code, FileAccess, FileAuthorization, Principal, encode_base64_url, percent_decode,
+use godwit_dataset::web::{SEQUENCE_PREFIX, WebBody, WebRequest};
+use godwit_dataset::{
+    AccessRecord, AuthError, Authorizer, FileAccess, FileAuthorization, Principal, encode_base64_url, percent_decode,
 };
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -202,11 +202,10 @@ impl Refget {
 /// # Errors
 /// The HTTP response that rejects an unauthenticated or unauthorized request.
 fn authenticate(request: &WebRequest) -> Result<Principal, Box<Response<WebBody>>> {
-    request.principal.clone().map_err(|status| {
-        let problem = status.message().to_owned();
-        Box::new(error_response(&match status.code() {
-            Code::PermissionDenied => RefgetError::Forbidden { problem },
-            _ => RefgetError::Unauthenticated { problem },
+    request.principal.clone().map_err(|error| {
+        Box::new(error_response(&match error {
+            AuthError::Forbidden { problem } => RefgetError::Forbidden { problem },
+            AuthError::Unauthenticated { problem } => RefgetError::Unauthenticated { problem },
         }))
     })
 }

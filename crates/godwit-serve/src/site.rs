@@ -1,8 +1,8 @@
 //! The web page of a data server. Its files are part of the program and contain no data. Its script requests data with
-//! the token of the user, at paths that begin with [`API_PREFIX`](godwit_flight::web::API_PREFIX).
+//! the token of the user, at paths that begin with [`API_PREFIX`](godwit_dataset::web::API_PREFIX).
 
 use bytes::Bytes;
-use godwit_flight::web::WebBody;
+use godwit_dataset::web::WebBody;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
-use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::columnar::{ArrowFile, ParquetFiles, ParquetReadError};
 use godwit_formats::csv::CsvFile;
 use godwit_model::schema::{alignment_columns, variant_columns};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::bam::RecordBuffer;
 use godwit_formats::sam::Header;
 use godwit_model::{Genome, IntervalSet};

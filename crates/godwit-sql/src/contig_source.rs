@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::Column;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use godwit_flight::Dataset;
+use godwit_dataset::Dataset;
 
 use crate::dataset_table::dataset_of_table;
 use crate::interval_functions::source_table_of_column;

@@ -17,7 +17,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::error::DataFusionError;
-use godwit_flight::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_model::{Region, flags};
 
 use crate::dataset_table::{TableCatalog, table_provider};

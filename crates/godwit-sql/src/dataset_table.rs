@@ -12,7 +12,8 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use godwit_flight::{Catalog, Dataset, DatasetError, SQL_SCHEMA, percent_encode_path};
+use godwit_dataset::{Catalog, Dataset, DatasetError, percent_encode_path};
+use godwit_flight::SQL_SCHEMA;
 use godwit_query::{find_dataset, without_metadata};
 
 use crate::region_pushdown::{constrains_region, regions_of_filters};

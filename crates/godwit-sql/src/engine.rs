@@ -27,7 +27,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
-use godwit_flight::{Catalog, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind, SQL_CATALOG, SQL_SCHEMA};
+use godwit_dataset::{Catalog, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind};
+use godwit_flight::{SQL_CATALOG, SQL_SCHEMA};
 use godwit_model::did_you_mean;
 use godwit_process::LockedDirectory;
 
@@ -72,11 +73,12 @@ const MAX_CONSUMERS_SHOWN: usize = 3;
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// # use godwit_sql::QueryResources;
 /// use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 /// use futures_util::TryStreamExt as _;
-/// use godwit_flight::{Principal, SqlEngine as _};
+/// use godwit_dataset::Principal;
+/// use godwit_flight::SqlEngine as _;
 /// use godwit_sql::QueryEngine;
 ///
 /// # #[derive(Debug)]
@@ -128,7 +130,7 @@ impl std::fmt::Debug for QueryEngine {
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// use godwit_sql::{QueryEngine, QueryResources};
 ///
 /// # #[derive(Debug)]
@@ -188,7 +190,7 @@ impl QueryEngine {
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::Arc;
-    /// # use godwit_flight::{Catalog, Dataset, DatasetError};
+    /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
     /// use godwit_query::{RowFormat, RowWriter};
     /// use godwit_sql::{QueryEngine, QueryResources};
     ///
@@ -318,7 +320,7 @@ impl QueryEngine {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::path::PathBuf;
     /// # use datafusion::arrow::datatypes::SchemaRef;
-    /// # use godwit_flight::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+    /// # use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
     /// # use godwit_formats::csv::{CsvError, CsvFile};
     /// # use godwit_formats::random_access::LocalFile;
     /// use std::fs;

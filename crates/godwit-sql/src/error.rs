@@ -1,7 +1,7 @@
 //! Errors of SQL statements.
 
 use datafusion::error::DataFusionError;
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 
 use crate::error_messages;
 
@@ -13,7 +13,7 @@ use crate::error_messages;
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// # use godwit_sql::{QueryEngine, QueryResources};
 /// use godwit_sql::QueryError;
 ///

@@ -6,9 +6,10 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Code, Download, ErrorReason, Principal, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
-    advertised_batch, advertised_schema,
+    Code, Download, ErrorReason, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
+    advertised_batch, advertised_schema, dataset_status,
 };
 
 use crate::engine::{QueryEngine, Rows};
@@ -98,7 +99,7 @@ impl From<QueryError> for Status {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::datatypes::SchemaRef;
-    use godwit_flight::{BatchReader, Catalog, Dataset, DatasetAccessList, DatasetError, DatasetKind, Scan, ScanPart};
+    use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetAccessList, DatasetError, DatasetKind, Scan, ScanPart};
 
     use super::*;
     use crate::engine::QueryResources;

@@ -1,4 +1,4 @@
-//! SQL over the datasets of a [`Catalog`](godwit_flight::Catalog), by DataFusion.
+//! SQL over the datasets of a [`Catalog`](godwit_dataset::Catalog), by DataFusion.
 //!
 //! [`QueryEngine`] runs an SQL query and returns record batches. A dataset is a table with the name of the dataset. The
 //! functions `reads('x.bam')` and `variants('x.vcf.gz')` also return a dataset, or the union of all datasets that match
@@ -15,7 +15,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use std::path::PathBuf;
 //! # use datafusion::arrow::datatypes::SchemaRef;
-//! # use godwit_flight::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+//! # use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 //! # use godwit_formats::csv::{CsvError, CsvFile};
 //! # use godwit_formats::random_access::LocalFile;
 //! use std::fs;

@@ -6,7 +6,8 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use godwit_flight::{Catalog, DatasetAccessList, Status};
+use godwit_dataset::{Catalog, DatasetAccessList};
+use godwit_flight::Status;
 use godwit_formats::crypt4gh::load_process_keys;
 use godwit_query::{PipelineJobs, READY_LINE, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants};

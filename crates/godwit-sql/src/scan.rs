@@ -18,7 +18,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use godwit_flight::{Dataset, Scan, ScanPart};
+use godwit_dataset::{Dataset, Scan, ScanPart};
 use godwit_query::without_metadata;
 
 /// Maximum number of batches that are queued between the reading thread and DataFusion.
@@ -138,7 +138,7 @@ impl ExecutionPlan for DatasetExec {
         let in_order = self.column_order.iter().copied().eq(0..self.column_order.len());
         let order = self.column_order.clone();
         builder.spawn_blocking(move || {
-            let external = |error: godwit_flight::DatasetError| DataFusionError::External(error.into());
+            let external = |error: godwit_dataset::DatasetError| DataFusionError::External(error.into());
             for batch in dataset.read(&scan, &part).map_err(external)? {
                 let batch = batch.map_err(external)?;
                 let batch = if in_order { batch } else { batch.project(&order)? };

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Address, ConnectionSecurity, DataPlane, Download, FlightError, Principal, PutResultStream, Routes, Server,
-    SqlEngine, StatementDescription, StatementResult, Status, TransportOptions, Upload,
+    Address, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server, SqlEngine,
+    StatementDescription, StatementResult, Status, TransportOptions, Upload,
 };
 use godwit_query::{StatementRequest, schema_to_bytes};
 
@@ -87,7 +88,7 @@ impl DataPlane for StatementServer {
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
-/// # use godwit_flight::{Catalog, Dataset, DatasetError};
+/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// # use godwit_flight::Status;
 /// # use godwit_sql::QueryResources;
 /// use godwit_sql::{QueryEngine, serve_statements};

@@ -8,7 +8,7 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, col, lit};
-use godwit_flight::{Dataset, DatasetError, DatasetKind};
+use godwit_dataset::{Dataset, DatasetError, DatasetKind};
 use godwit_model::GlobPattern;
 
 use crate::dataset_table::{TableCatalog, table_provider};

@@ -6,7 +6,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use godwit_flight::{Principal, Status};
+use godwit_dataset::Principal;
+use godwit_flight::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_protocol::to_json;

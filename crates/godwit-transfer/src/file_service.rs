@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::{Authorizer, FileAccess, FileAuthorization, Principal};
 use godwit_flight::{
-    Authorizer, Download, FileAccess, FileAuthorization, FileInfo, FileService, FlightStreamChunk, Principal,
-    PutResultStream, SocketHandle, Status, StatusFuture, Upload,
+    Download, FileInfo, FileService, FlightStreamChunk, PutResultStream, SocketHandle, Status, StatusFuture, Upload,
 };
 use tokio::sync::mpsc;
 
@@ -116,7 +116,8 @@ impl DirectoryFileService {
     /// ```
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{FileService as _, Principal};
+    /// use godwit_dataset::Principal;
+    /// use godwit_flight::FileService as _;
     /// use godwit_transfer::{DirectoryFileService, FileServiceOptions};
     ///
     /// let root = tempfile::tempdir()?;
@@ -451,6 +452,7 @@ impl FileService for DirectoryFileService {
 
     fn download(&self, principal: Principal, ticket: Bytes) -> StatusFuture<'_, Download> {
         let inner = self.inner.clone();
+        let wire = SocketHandle::of_call(&principal);
         Box::pin(async move {
             if let Some(request) = strip_message_prefix(&ticket, RELAY_TICKET) {
                 inner.authorize_relay(&principal)?;
@@ -461,14 +463,13 @@ impl FileService for DirectoryFileService {
                 let request: DeltaDownloadRequest = from_json(request)?;
                 inner.authorize_read(&principal, &request.path)?;
                 let path = resolve_below_root(&inner.root, &request.path)?;
-                tcp_tuning::apply_send_options(principal.socket_handle(), request.send_options);
+                tcp_tuning::apply_send_options(&wire, request.send_options);
                 return Ok(inner.delta_service.serve_download(path, request).await?);
             }
             if let Some(request) = strip_message_prefix(&ticket, PREFETCH_TICKET) {
                 let request: PrefetchRequest = from_json(request)?;
-                tcp_tuning::apply_send_options(principal.socket_handle(), request.send_options);
-                let (finder, compress, wire) =
-                    (inner.clone(), request.send_options.compress, principal.socket_handle().clone());
+                tcp_tuning::apply_send_options(&wire, request.send_options);
+                let (finder, compress) = (inner.clone(), request.send_options.compress);
                 let found = run_blocking(move || finder.prefetch_ranges(&principal, &request)).await?;
                 let prefetched: Vec<_> = found.iter().map(to_prefetch_range).collect();
                 let reader = BlockReader::new(found, inner.block_hashes.clone(), compress);
@@ -482,9 +483,9 @@ impl FileService for DirectoryFileService {
             let request: ReadRequest = from_json(strip_message_prefix(&ticket, READ_TICKET).ok_or_else(unknown)?)?;
             let spans = request.ranges.into_iter().map(|span| inner.resolve_range(&principal, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
-            tcp_tuning::apply_send_options(principal.socket_handle(), request.send_options);
+            tcp_tuning::apply_send_options(&wire, request.send_options);
             let reader = BlockReader::new(spans, inner.block_hashes.clone(), request.send_options.compress);
-            Ok(stream_blocks(reader, principal.socket_handle().clone()))
+            Ok(stream_blocks(reader, wire))
         })
     }
 

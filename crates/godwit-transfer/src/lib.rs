@@ -15,10 +15,8 @@
 //! use std::sync::atomic::AtomicBool;
 //! use std::time::Duration;
 //!
-//! # use godwit_flight::{
-//! #     Address, Catalog, ConnectionSecurity, Dataset, DatasetError, DatasetService, DatasetServiceOptions, Server,
-//! #     TransportOptions,
-//! # };
+//! # use godwit_dataset::{Catalog, Dataset, DatasetError};
+//! # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions, Server, TransportOptions};
 //! use godwit_transfer::location::Location;
 //! use godwit_transfer::tcp_tuning::CopyMode;
 //! use godwit_transfer::{Compression, CopyOptions, Credentials, LinkPolicy, TransferError, copy};

@@ -17,9 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, stream};
+use godwit_dataset::Principal;
 use godwit_flight::{
     Answered, BatchSender, Client, Code, Download, ErrorReason, FlightDescriptor, FlightError, FlightStreamChunk,
-    Principal, PutResultStream, Status, Token, Upload,
+    PutResultStream, SocketHandle, Status, Token, Upload,
 };
 
 use crate::abort_on_drop::AbortOnDropTask;
@@ -105,7 +106,7 @@ impl Relay {
         principal: &Principal,
         request: RelayRequest,
     ) -> Result<Download, TransferError> {
-        tcp_tuning::apply_send_options(principal.socket_handle(), request.read_request.send_options);
+        tcp_tuning::apply_send_options(&SocketHandle::of_call(principal), request.read_request.send_options);
         let remote = parse_server(&request.server)?;
         let server = remote.server_uri();
         let lane = [principal.name(), &server, &request.token, &request.connection_name].join("\n");

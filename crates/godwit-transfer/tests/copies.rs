@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use godwit_dataset::{Catalog, Dataset, DatasetError, Principal};
 use godwit_flight::{
-    Address, Authenticator, Catalog, Client, ConnectionSecurity, Dataset, DatasetError, DatasetService,
-    DatasetServiceOptions, Download, FileInfo, FileService, FlightError, FlightStreamChunk, Principal, PutResultStream,
-    Server, Status, StatusFuture, TransportOptions, Upload,
+    Address, Authenticator, Client, ConnectionSecurity, DatasetService, DatasetServiceOptions, Download, FileInfo,
+    FileService, FlightError, FlightStreamChunk, PutResultStream, Server, Status, StatusFuture, TransportOptions,
+    Upload,
 };
 use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;

@@ -6,9 +6,14 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::passport::{PASSPORT_TYPE, Visa, VisaIssuer, valid_visas};
-use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use godwit_dataset::Visa;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, Header, Validation};
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
+
+use super::passport::{PASSPORT_TYPE, VisaIssuer, valid_visas};
+use super::ring_provider;
 
 /// Accepted difference between the clocks of issuer and server, seconds.
 const CLOCK_LEEWAY_S: f64 = 60.0;
@@ -16,6 +21,10 @@ const CLOCK_LEEWAY_S: f64 = 60.0;
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Minimum length of the modulus of an RSA key, bytes (RFC 7518 §3.3).
 const MIN_RSA_MODULUS_BYTES: usize = 256;
+/// Length of an uncompressed point of the curve P-256, bytes (SEC 1 §2.3.3).
+const P256_POINT_BYTES: usize = 65;
+/// Length of an Ed25519 public key, bytes (RFC 8032 §5.1.5).
+const ED25519_POINT_BYTES: usize = 32;
 /// The JWT claim that by default contains the name of the principal.
 pub const SUBJECT_CLAIM: &str = "sub";
 
@@ -68,64 +77,38 @@ pub(super) struct VerifiedToken {
 pub(super) struct KeySet(Vec<VerificationKey>);
 
 #[derive(Clone)]
-pub(super) struct VerificationKey {
+struct VerificationKey {
     id: Option<String>,
-    public: PublicKey,
+    /// The only algorithm for which the key is used.
+    algorithm: Algorithm,
+    key: DecodingKey,
 }
 
-#[derive(Clone)]
-enum PublicKey {
-    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
-    P256(Vec<u8>),
-    Ed25519(Vec<u8>),
-}
-
-impl PublicKey {
-    fn from_jwk(key: &Map<String, Value>) -> Option<Self> {
-        let text = |name: &str| key.get(name).and_then(Value::as_str);
-        let bytes = |name: &str| text(name).and_then(|text| super::decode_base64(text.as_bytes()));
+impl VerificationKey {
+    /// Returns a key of a JSON Web Key Set; `None` if it is not a key for signatures by a supported algorithm.
+    fn from_jwk(jwk: Jwk) -> Option<Self> {
         // Ignore keys that are not for signatures (RFC 7517 §4.2, §4.4).
-        if text("use").is_some_and(|used| used != "sig") {
+        if !matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
             return None;
         }
-        let for_algorithm = |name: &str| text("alg").is_none_or(|algorithm| algorithm == name);
-        match (text("kty")?, text("crv")) {
-            ("RSA", _) if for_algorithm("RS256") => {
-                let (modulus, exponent) = (bytes("n")?, bytes("e")?);
-                (modulus.len() >= MIN_RSA_MODULUS_BYTES).then_some(Self::Rsa { modulus, exponent })
+        let (algorithm, name) = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                (Algorithm::ES256, KeyAlgorithm::ES256)
             }
-            ("EC", Some("P-256")) if for_algorithm("ES256") => {
-                let (x, y) = (bytes("x")?, bytes("y")?);
-                // Encode the point in uncompressed form (SEC 1 §2.3.3).
-                (x.len() == 32 && y.len() == 32).then(|| Self::P256([&[4][..], &x, &y].concat()))
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
             }
-            ("OKP", Some("Ed25519")) if for_algorithm("EdDSA") => {
-                bytes("x").filter(|x| x.len() == 32).map(Self::Ed25519)
-            }
-            _ => None,
-        }
-    }
-
-    fn algorithm(&self) -> &'static str {
-        match self {
-            Self::Rsa { .. } => "RS256",
-            Self::P256(_) => "ES256",
-            Self::Ed25519(_) => "EdDSA",
-        }
-    }
-
-    fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
-        match self {
-            Self::Rsa { modulus, exponent } => RsaPublicKeyComponents { n: modulus, e: exponent }
-                .verify(&signature::RSA_PKCS1_2048_8192_SHA256, signed, signature)
-                .is_ok(),
-            Self::P256(point) => {
-                UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point).verify(signed, signature).is_ok()
-            }
-            Self::Ed25519(point) => {
-                UnparsedPublicKey::new(&signature::ED25519, point).verify(signed, signature).is_ok()
-            }
-        }
+            _ => return None,
+        };
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        let is_usable = jwk.common.key_algorithm.is_none_or(|named| named == name)
+            && match (algorithm, key.kind()) {
+                (_, DecodingKeyKind::RsaModulusExponent { n, .. }) => n.len() >= MIN_RSA_MODULUS_BYTES,
+                (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => point.len() == P256_POINT_BYTES,
+                (_, DecodingKeyKind::SecretOrDer(point)) => point.len() == ED25519_POINT_BYTES,
+            };
+        is_usable.then_some(Self { id: jwk.common.key_id, algorithm, key })
     }
 }
 
@@ -135,58 +118,34 @@ impl KeySet {
         let problem = |problem: &str| KeySetError::Malformed { problem: problem.to_owned() };
         let set: Value = serde_json::from_str(keys).map_err(|error| problem(&error.to_string()))?;
         let listed = set.get("keys").and_then(Value::as_array).ok_or_else(|| problem("the list `keys` is missing"))?;
-        let usable = listed.iter().filter_map(Value::as_object).filter_map(|key| {
-            let id = key.get("kid").and_then(Value::as_str).map(str::to_owned);
-            Some(VerificationKey { id, public: PublicKey::from_jwk(key)? })
-        });
+        let usable = listed.iter().filter_map(|key| VerificationKey::from_jwk(Jwk::deserialize(key).ok()?));
         let keys: Vec<VerificationKey> = usable.collect();
         if keys.is_empty() { Err(KeySetError::NoUsableKey) } else { Ok(Self(keys)) }
     }
 
     /// Verifies the signature of a token by one of these keys and returns its claims. The caller must check the claims.
-    pub(super) fn verified_claims(&self, token: &UnverifiedToken) -> Option<Map<String, Value>> {
+    pub(super) fn verified_claims(&self, token: &[u8], header: &Header) -> Option<Map<String, Value>> {
         // Reject tokens with critical extensions, which are not supported (RFC 7515 §4.1.11).
-        if token.header.contains_key("crit") {
+        if header.crit.is_some() {
             return None;
         }
-        let id = token.header.get("kid").map(Value::as_str);
-        let algorithm = token.header.get("alg")?.as_str()?;
-        let fits = |key: &&VerificationKey| match id {
-            Some(id) => id.is_some() && key.id.as_deref() == id,
+        let fits = |key: &&VerificationKey| match &header.kid {
+            Some(id) => key.id.as_ref() == Some(id),
             None => self.0.len() == 1,
         };
-        let key = self.0.iter().filter(fits).find(|key| key.public.algorithm() == algorithm)?;
-        key.public
-            .verify(token.signed_bytes, &super::decode_base64(token.signature)?)
-            .then(|| decode_json_object(token.payload))
-            .flatten()
+        let key = self.0.iter().filter(fits).find(|key| key.algorithm == header.alg)?;
+        ring_provider::install();
+        // The claims are checked elsewhere: a passport needs no audience, and tests set the clock.
+        let mut signature_only = Validation::new(key.algorithm);
+        signature_only.required_spec_claims.clear();
+        (signature_only.validate_exp, signature_only.validate_aud) = (false, false);
+        Some(jsonwebtoken::decode(token, &key.key, &signature_only).ok()?.claims)
     }
 }
 
-/// A parsed JSON Web Token whose signature is not verified.
-pub(super) struct UnverifiedToken<'a> {
-    pub(super) header: Map<String, Value>,
-    signed_bytes: &'a [u8],
-    payload: &'a [u8],
-    signature: &'a [u8],
-}
-
-impl<'a> UnverifiedToken<'a> {
-    /// Splits a token into header, payload and signature; `None` if the token is too long or malformed.
-    pub(super) fn parse(token: &'a [u8]) -> Option<Self> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return None;
-        }
-        let mut parts = token.split(|byte| *byte == b'.');
-        let (head, payload, signature) = (parts.next()?, parts.next()?, parts.next()?);
-        let signed_bytes = &token[..head.len() + 1 + payload.len()];
-        parts.next().is_none().then_some(Self { header: decode_json_object(head)?, signed_bytes, payload, signature })
-    }
-
-    /// Returns the claim `iss`. Before the verification, use it only to select the keys.
-    pub(super) fn unverified_issuer(&self) -> Option<String> {
-        Some(decode_json_object(self.payload)?.get("iss")?.as_str()?.to_owned())
-    }
+/// Returns the header of a token, whose signature is not verified; `None` if the token is too long or malformed.
+pub(super) fn unverified_header(token: &[u8]) -> Option<Header> {
+    if token.len() > MAX_TOKEN_BYTES { None } else { jsonwebtoken::decode_header(token).ok() }
 }
 
 /// Returns the expiry time of claims in seconds since 1970, including the clock leeway. `None` if the claims are not
@@ -247,15 +206,15 @@ impl TokenIssuer {
     }
 
     pub(super) fn verify_at(&self, token: &[u8], now_unix_s: f64) -> Option<VerifiedToken> {
-        let token = UnverifiedToken::parse(token)?;
-        let claims = self.keys.verified_claims(&token)?;
+        let header = unverified_header(token)?;
+        let claims = self.keys.verified_claims(token, &header)?;
         let mut expires_unix_s = valid_until(&claims, now_unix_s)?;
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let for_audience = match claims.get("aud") {
             Some(Value::String(audience)) => *audience == self.audience,
             Some(Value::Array(several)) => several.iter().any(|one| one.as_str() == Some(&self.audience)),
             // A passport may omit the audience (GA4GH AAI OIDC Profile 1.2, "Passport Payload").
-            None => !self.visas.is_empty() && token.header.get("typ").and_then(Value::as_str) == Some(PASSPORT_TYPE),
+            None => !self.visas.is_empty() && header.typ.as_deref() == Some(PASSPORT_TYPE),
             Some(_) => false,
         };
         let name = text(&self.claim).filter(|name| is_valid_name(name))?;
@@ -271,13 +230,6 @@ impl TokenIssuer {
 /// Returns whether a name is valid as the name of a principal, as `godwit token` defines it.
 fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|character: char| character.is_whitespace() || character.is_control())
-}
-
-fn decode_json_object(part: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(&super::decode_base64(part)?).ok()? {
-        Value::Object(object) => Some(object),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

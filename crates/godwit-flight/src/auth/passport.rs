@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use prost::Message;
+use godwit_dataset::{Visa, percent_decode};
+use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value};
 
-use super::jwt::{KeySet, KeySetError, UnverifiedToken, valid_until};
-use crate::encoding::percent_decode;
+use super::jwt::{KeySet, KeySetError, unverified_header, valid_until};
 
 /// The value of the JWT header field `typ` in a passport.
 pub(super) const PASSPORT_TYPE: &str = "vnd.ga4gh.passport+jwt";
@@ -26,29 +26,6 @@ const MAX_VISAS: usize = 64;
 /// Accepted age of an access token visa, seconds. Issuers expect servers to poll whether such a visa is still valid;
 /// polling is not implemented.
 const ACCESS_TOKEN_VISA_LIFETIME_S: f64 = 3600.0;
-
-/// The content of a visa that was verified.
-#[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub struct Visa {
-    /// The issuer of the visa, from the claim `iss`.
-    #[prost(string, tag = "1")]
-    pub issuer: String,
-    /// The type of the visa, such as `ControlledAccessGrants`.
-    #[prost(string, tag = "2")]
-    pub kind: String,
-    /// The value of the visa, such as the URL of a dataset.
-    #[prost(string, tag = "3")]
-    pub value: String,
-    /// The organization that asserts the visa, as a URL.
-    #[prost(string, tag = "4")]
-    pub source: String,
-    /// The role within that organization that granted the visa, such as `dac` (data access committee).
-    #[prost(string, optional, tag = "5")]
-    pub by: Option<String>,
-    /// Expiry time of the visa, seconds since 1970.
-    #[prost(uint64, tag = "6")]
-    pub expires_unix_s: u64,
-}
 
 /// An issuer whose visas are accepted.
 #[derive(Clone)]
@@ -113,25 +90,24 @@ pub(super) fn valid_visas(claims: &Map<String, Value>, issuers: &[VisaIssuer], n
 
 /// Verifies that one of the issuers signed a visa and that the visa is valid now. Does not check its conditions.
 fn validate_visa(visa: &str, issuers: &[VisaIssuer], now_unix_s: f64) -> Option<ValidVisa> {
-    let token = UnverifiedToken::parse(visa.as_bytes())?;
-    let issuer_name = token.unverified_issuer()?;
+    let header = unverified_header(visa.as_bytes())?;
+    // Before the signature is verified, the claim `iss` only selects the keys.
+    let unverified: Map<String, Value> = jsonwebtoken::dangerous::insecure_decode_claims(visa).ok()?;
+    let issuer_name = unverified.get("iss")?.as_str()?.to_owned();
     let issuer = issuers.iter().find(|issuer| issuer.name == issuer_name)?;
     // The section "Conformance for Visa Issuers" of the profile allows only RS256 and ES256.
-    if !matches!(token.header.get("alg").and_then(Value::as_str), Some("RS256" | "ES256")) {
+    if !matches!(header.alg, Algorithm::RS256 | Algorithm::ES256) {
         return None;
     }
-    let claims = issuer.keys.verified_claims(&token)?;
+    let claims = issuer.keys.verified_claims(visa.as_bytes(), &header)?;
     let expires_unix_s = valid_until(&claims, now_unix_s)?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
     let since = claims.get("iat").and_then(Value::as_f64)?;
     let scope = claims.get("scope").and_then(Value::as_str).unwrap_or_default();
     let is_to_be_asked_about = scope.split(' ').any(|word| word == "openid");
-    let fits = match token.header.get("jku") {
+    let fits = match &header.jku {
         // A visa document token: if a key location is configured, `jku` must be this location.
-        Some(at) => {
-            at.as_str().is_some_and(|at| issuer.jwks_url.as_deref().is_none_or(|known| known == at))
-                && !is_to_be_asked_about
-        }
+        Some(at) => issuer.jwks_url.as_ref().is_none_or(|known| known == at) && !is_to_be_asked_about,
         // A visa access token: without polling its issuer, accept it for one hour after it was issued.
         None => {
             is_to_be_asked_about && now_unix_s < since + ACCESS_TOKEN_VISA_LIFETIME_S && !claims.contains_key("aud")

@@ -4,13 +4,12 @@
 //! need not store sessions. A session ends early if the credential for which it was issued becomes invalid: if a token
 //! is removed from the list of identities, or if a JSON Web Token or one of its visas expires.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use godwit_dataset::{Principal, Visa, decode_base64, encode_base64_url};
 use prost::Message;
 
-use super::{Credential, Principal, Visa};
-use crate::encoding::{decode_base64, encode_base64_url};
+use super::Credential;
 use crate::ticket_key::{TicketKey, now_unix_s};
 
 /// Prefix of session tokens, which the signature includes. It differs from the prefix of tickets, so that neither can
@@ -38,10 +37,9 @@ impl Session {
     /// credentials, which the client continues to use.
     pub(crate) fn issue(principal: &Principal) -> Option<Self> {
         let longest = now_unix_s() + SESSION_LIFETIME.as_secs();
-        let (token_hash, expires_unix_s) = match principal.credential() {
+        let (token_hash, expires_unix_s) = match principal.extension::<Credential>()? {
             Credential::Token(hash) => (hash.as_bytes().to_vec(), longest),
-            Credential::Jwt(until) => (Vec::new(), longest.min(until)),
-            Credential::None | Credential::Session => return None,
+            Credential::Jwt(until) => (Vec::new(), longest.min(*until)),
         };
         Some(Self {
             principal: principal.name().to_owned(),
@@ -80,8 +78,7 @@ impl Session {
     }
 
     pub(super) fn to_principal(&self) -> Principal {
-        let (name, visas) = (Some(Arc::from(self.principal.as_str())), self.visas.clone().into());
-        Principal { name, visas, credential: Credential::Session, ..Principal::default() }
+        Principal::named(&self.principal).with_visas(self.visas.clone())
     }
 }
 
@@ -118,10 +115,8 @@ mod tests {
     #[test]
     fn tokens_that_were_not_issued_as_sessions_are_rejected() {
         let visa = Visa { value: "dataset".to_owned(), ..Visa::default() };
-        let given = Principal {
-            credential: Credential::Jwt(u64::MAX),
-            ..Principal::named("alice").with_visas(vec![visa.clone()])
-        };
+        let given = Principal::named("alice").with_visas(vec![visa.clone()]);
+        let given = given.with_extension(Credential::Jwt(u64::MAX));
         let token = Session::issue(&given).unwrap().to_token(&key());
         let back = Session::verify_token(token.as_bytes(), &key()).unwrap().to_principal();
         assert_eq!((back.name(), back.visas()), ("alice", &[visa][..]));
@@ -136,7 +131,7 @@ mod tests {
         assert!(
             Session::verify_token(token.as_bytes(), &TicketKey::new(b"another secret, also of 32 letters")).is_none()
         );
-        let late = Session::issue(&Principal { credential: Credential::Jwt(1), ..Principal::named("alice") }).unwrap();
+        let late = Session::issue(&Principal::named("alice").with_extension(Credential::Jwt(1))).unwrap();
         assert!(Session::verify_token(late.to_token(&key()).as_bytes(), &key()).is_none(), "it has ended");
         // A ticket that the same key signed is not accepted as a session.
         let claim = crate::tickets::TicketClaims::new(&Principal::named("alice"), SESSION_LIFETIME).sign(&key());

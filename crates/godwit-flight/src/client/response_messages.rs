@@ -4,12 +4,12 @@ use std::future::poll_fn;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use godwit_dataset::decode_base64;
 use http::HeaderMap;
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tonic::{Code, Status};
 
-use crate::encoding::decode_base64;
 use crate::error::FlightError;
 use crate::message::GRPC_PREFIX_BYTES;
 

@@ -2,13 +2,13 @@
 
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{Action, FlightDescriptor, FlightInfo};
+use godwit_dataset::{AccessRecord, Principal};
 use prost::Message as _;
 use tonic::Status;
 
 use super::endpoint_locations::ClientKind;
 use super::{DatasetService, DescriptorCommand, decode_sql_command, parse_descriptor};
-use crate::access_log::{AccessRecord, AccessRecorder, OUTCOME_DONE, status_outcome};
-use crate::auth::Principal;
+use crate::access_recorder::{AccessRecorder, OUTCOME_DONE, record_access, status_outcome};
 use crate::file_service::FILES_PREFIX;
 use crate::tickets::TicketClaims;
 
@@ -28,7 +28,7 @@ impl DatasetService {
         let access =
             AccessRecord { resource, datasets: principal.accesses().to_vec(), ..AccessRecord::new(principal, call) };
         let outcome_text = outcome.as_ref().map_or_else(status_outcome, |_| OUTCOME_DONE.to_owned());
-        log.record(access.with_outcome(outcome_text)).await?;
+        record_access(&**log, access.with_outcome(outcome_text)).await?;
         outcome
     }
 
@@ -58,7 +58,7 @@ impl DatasetService {
         match started {
             Ok(started) => Ok((started, Some(AccessRecorder::start(log, access).await?))),
             Err(status) => {
-                log.record(access.with_outcome(status_outcome(&status))).await?;
+                record_access(&**log, access.with_outcome(status_outcome(&status))).await?;
                 Err(status)
             }
         }

@@ -11,12 +11,13 @@ use arrow_flight::{
 use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::Schema;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 use prost::Message;
 use serde::Serialize;
 use tonic::{Code, Status};
 
 use super::{DatasetService, run_blocking, unsupported};
-use crate::auth::Principal;
+use crate::error::dataset_status;
 use crate::error_reason::ErrorReason;
 use crate::file_service::FILES_PREFIX;
 use crate::pool::{self, POOL_SCOPE, PoolState};
@@ -182,7 +183,7 @@ impl DatasetService {
     async fn drop_dataset(&self, principal: &Principal, name: Bytes) -> Result<(), Status> {
         let name = String::from_utf8(name.into()).map_err(|_| invalid_body_status())?;
         let catalog = self.authorized_catalog(principal);
-        run_blocking(move || Ok(catalog.remove(&name)?)).await
+        run_blocking(move || catalog.remove(&name).map_err(dataset_status)).await
     }
 
     fn renew_endpoint(&self, principal: &Principal, body: &Bytes) -> Result<Vec<u8>, Status> {

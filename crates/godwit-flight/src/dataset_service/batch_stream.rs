@@ -3,11 +3,11 @@
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::stream;
-use tonic::Status;
+use godwit_dataset::BatchReader;
 
 use super::{DatasetService, run_blocking};
 use crate::call_streams::Download;
-use crate::dataset::BatchReader;
+use crate::error::dataset_status;
 use crate::trace::OpenSpan;
 
 /// Name of the trace span for reading a dataset; the next constant is the span name for running a statement.
@@ -52,7 +52,7 @@ pub fn stream_batches(schema: SchemaRef, batches: BatchReader) -> Download {
         match read {
             Ok((None, _)) => None,
             Ok((Some(Ok(batch)), batches)) => Some((Ok((batch, Bytes::new())), Some(batches))),
-            Ok((Some(Err(error)), _)) => Some((Err(Status::from(error)), None)),
+            Ok((Some(Err(error)), _)) => Some((Err(dataset_status(error)), None)),
             Err(status) => Some((Err(status), None)),
         }
     });

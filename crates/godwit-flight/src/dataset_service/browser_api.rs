@@ -12,6 +12,8 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, Schema};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use godwit_dataset::web::{API_PREFIX, WebBody, WebRequest, WebResponse};
+use godwit_dataset::{AccessRecord, Catalog, ContigLine, Dataset, DatasetError, Principal, Scan, contig_lines};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
@@ -19,13 +21,11 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use super::{DatasetService, run_blocking};
-use crate::access_log::{AccessRecord, OUTCOME_DONE, status_outcome};
-use crate::auth::Principal;
+use crate::access_recorder::{OUTCOME_DONE, status_outcome};
 use crate::call_streams::Download;
-use crate::dataset::{Catalog, ContigLine, Dataset, DatasetError, Scan, contig_lines};
 use crate::dataset_service::access_recording::truncate_for_record;
+use crate::error::{auth_status, dataset_status};
 use crate::tickets::BoundStatement;
-use crate::web::{API_PREFIX, WebBody, WebRequest, WebResponse};
 
 /// Maximum number of datasets in a response. The limit bounds the work, because each listed dataset is opened.
 const DATASETS_PER_RESPONSE: usize = 100;
@@ -64,7 +64,10 @@ impl DatasetService {
     pub(super) async fn respond_api(&self, request: WebRequest) -> WebResponse {
         let principal = match &request.principal {
             Ok(principal) => principal.clone(),
-            Err(status) => return WebResponse { response: error_response(status), access_record: None },
+            Err(error) => {
+                let response = error_response(&auth_status(error.clone()));
+                return WebResponse { response, access_record: None };
+            }
         };
         let is_sent = ["query", "dataset"].contains(&api_endpoint(&request));
         let allowed_method = if is_sent { Method::POST } else { Method::GET };
@@ -123,7 +126,7 @@ impl DatasetService {
     async fn list_datasets(&self, principal: &Principal, from: usize) -> ApiResult {
         let catalog = self.authorized_catalog(principal);
         let page = run_blocking(move || {
-            let names = catalog.names()?;
+            let names = catalog.names().map_err(dataset_status)?;
             let shown: Vec<Value> = names
                 .iter()
                 .skip(from)
@@ -192,7 +195,7 @@ fn dataset_json(dataset: &dyn Dataset, name: &str) -> Value {
 
 /// Describes a dataset, with its columns, the contigs in its header, and the position of its first row.
 fn dataset_details(catalog: &dyn Catalog, name: &str) -> ApiResult {
-    let dataset = catalog.open(name)?;
+    let dataset = catalog.open(name).map_err(dataset_status)?;
     let schema = dataset.schema();
     let mut details = dataset_json(&*dataset, name);
     // Size 0 means that the rules hide some rows. Skip the search then: it could read the whole file to find a visible
@@ -214,9 +217,9 @@ fn first_position(dataset: &dyn Dataset) -> Result<Option<(String, String)>, Sta
         return Ok(None);
     }
     let scan = Scan { columns: Some(columns), regions: None };
-    let Some(part) = dataset.parts(&scan, 1)?.into_iter().next() else { return Ok(None) };
-    for batch in dataset.read(&scan, &part)?.take(POSITION_SEARCH_BATCHES) {
-        let batch = batch?;
+    let Some(part) = dataset.parts(&scan, 1).map_err(dataset_status)?.into_iter().next() else { return Ok(None) };
+    for batch in dataset.read(&scan, &part).map_err(dataset_status)?.take(POSITION_SEARCH_BATCHES) {
+        let batch = batch.map_err(dataset_status)?;
         let column = |name: &str| batch.column_by_name(name).cloned();
         let Some((contigs, positions)) = column("contig").zip(column("position")) else { return Ok(None) };
         let is_placed = |row: &usize| contigs.is_valid(*row) && positions.is_valid(*row);
@@ -230,7 +233,7 @@ fn first_position(dataset: &dyn Dataset) -> Result<Option<(String, String)>, Sta
 }
 
 fn error_message(error: DatasetError) -> String {
-    Status::from(error).message().to_owned()
+    dataset_status(error).message().to_owned()
 }
 
 /// Returns names and lengths of the contigs in the SAM or VCF header. Omits contigs without a length.

@@ -1,8 +1,7 @@
 //! The JSON command by which a client requests a dataset.
 
+use godwit_dataset::WriteMode;
 use serde::{Deserialize, Serialize};
-
-use crate::dataset::WriteMode;
 
 /// A request to read or upload a dataset, which the command of a Flight descriptor contains as JSON.
 ///
@@ -14,11 +13,13 @@ use crate::dataset::WriteMode;
 /// # use std::sync::Arc;
 /// use arrow_flight::flight_service_server::FlightService as _;
 /// use futures_util::TryStreamExt as _;
-/// use godwit_flight::{DataPlane as _, DatasetCommand, DatasetService, FlightDescriptor, Principal};
+/// use godwit_dataset::Principal;
+/// use godwit_flight::{DataPlane as _, DatasetCommand, DatasetService, FlightDescriptor};
 /// # use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 /// # use arrow_schema::SchemaRef;
-/// # use godwit_flight::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, DatasetServiceOptions};
-/// # use godwit_flight::{Scan, ScanPart};
+/// # use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind};
+/// # use godwit_flight::DatasetServiceOptions;
+/// # use godwit_dataset::{Scan, ScanPart};
 ///
 /// # #[derive(Clone, Debug)]
 /// # struct Table(RecordBatch);

@@ -11,12 +11,11 @@ use arrow_flight::{FlightDescriptor, FlightInfo};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::{Principal, Scan, ScanPart};
 use tonic::Status;
 
 use super::{DatasetService, flight_info_with_schema, open_dataset_part, run_blocking};
-use crate::auth::Principal;
 use crate::call_streams::Download;
-use crate::dataset::{Scan, ScanPart};
 use crate::error_reason::ErrorReason;
 use crate::sql::{DirectScan, DirectScanColumns, StatementDescription, advertised_batch, advertised_schema};
 use crate::tickets::{BoundStatement, DatasetPart, DirectScanOutput, TicketClaims};
@@ -170,15 +169,16 @@ fn internal_error(error: arrow_schema::ArrowError) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use godwit_dataset::DatasetError;
     use tonic::Code;
 
     use super::*;
-    use crate::dataset::DatasetError;
+    use crate::error::dataset_status;
 
     #[test]
     fn another_state_of_a_dataset_is_recognised_by_the_reason() {
         for error in [DatasetError::Changed { name: "d".into() }, DatasetError::NotFound { name: "d".into() }] {
-            assert!(is_of_another_state(&error.into()));
+            assert!(is_of_another_state(&dataset_status(error)));
         }
         assert!(is_of_another_state(&ErrorReason::DatasetChanged.status(Code::FailedPrecondition, "reworded")));
         assert!(!is_of_another_state(&Status::failed_precondition("d has changed")));

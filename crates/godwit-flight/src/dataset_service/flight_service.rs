@@ -10,11 +10,13 @@ use arrow_flight::{
 use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::Schema;
 use futures_util::{Stream, StreamExt as _, stream};
+use godwit_dataset::Principal;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::endpoint_locations::ClientKind;
 use super::{DatasetCommand, DatasetService, run_blocking};
-use crate::auth::{Principal, Session, request_token};
+use crate::auth::{Session, request_token};
+use crate::error::dataset_status;
 
 type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -64,7 +66,7 @@ impl FlightService for DatasetService {
         let principal = request_principal(&request);
         let prefix = String::from_utf8_lossy(&request.into_inner().expression).into_owned();
         let catalog = self.authorized_catalog(&principal);
-        let listed = run_blocking(move || Ok(catalog.names()?)).await;
+        let listed = run_blocking(move || catalog.names().map_err(dataset_status)).await;
         let mut names = self.record_outcome(&principal, "ListFlights", prefix.clone(), listed).await?;
         names.retain(|name| name.starts_with(&prefix));
         let service = self.clone();

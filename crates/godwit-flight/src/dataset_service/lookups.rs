@@ -13,6 +13,7 @@ use arrow_flight::FlightDescriptor;
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use godwit_dataset::{Dataset, DatasetError, Principal, Scan};
 use godwit_model::Region;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -22,10 +23,9 @@ use super::{
     BATCH_QUEUE_LENGTH, DatasetCommand, DatasetService, DescriptorCommand, parse_descriptor, projected_schema,
     run_blocking,
 };
-use crate::auth::Principal;
 use crate::call_streams::ExchangeStream;
 use crate::codec::FlightStreamChunk;
-use crate::dataset::{Dataset, DatasetError, Scan};
+use crate::error::dataset_status;
 use crate::server::Upload;
 
 /// Maximum number of regions in one lookup.
@@ -128,7 +128,7 @@ impl DatasetService {
         let name = command.dataset.clone();
         let (dataset, scan) = self.open_for_lookups(principal, command).await?;
         if projected_schema(&*dataset, &scan)? != *schema {
-            return Err(DatasetError::Changed { name }.into());
+            return Err(dataset_status(DatasetError::Changed { name }));
         }
         Ok((dataset, scan))
     }
@@ -145,7 +145,7 @@ impl DatasetService {
         let (dataset, scan) = self.open_scan(principal, command).await?;
         if !dataset.has_regions() {
             let problem = format!("{name} has no index for regions; use SQL");
-            return Err(DatasetError::InvalidRequest { problem }.into());
+            return Err(dataset_status(DatasetError::InvalidRequest { problem }));
         }
         Ok((dataset, scan))
     }
@@ -169,9 +169,9 @@ fn send_rows(
     };
     // Send each batch only after the next one was read, so that the last batch can be marked.
     let mut held: Option<RecordBatch> = None;
-    for part in dataset.parts(&scan, 1)? {
-        for batch in dataset.read(&scan, &part)? {
-            if let Some(batch) = held.replace(batch?) {
+    for part in dataset.parts(&scan, 1).map_err(dataset_status)? {
+        for batch in dataset.read(&scan, &part).map_err(dataset_status)? {
+            if let Some(batch) = held.replace(batch.map_err(dataset_status)?) {
                 send(batch, false)?;
             }
         }

@@ -2,12 +2,12 @@
 
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
+use godwit_dataset::{Dataset, Scan};
 use godwit_model::{Region, did_you_mean};
 use prost::Message as _;
 use tonic::Status;
 
 use super::DatasetCommand;
-use crate::dataset::{Dataset, Scan};
 
 /// The command in a Flight descriptor.
 pub(super) enum DescriptorCommand {

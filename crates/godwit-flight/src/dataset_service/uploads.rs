@@ -6,8 +6,10 @@ use arrow_flight::sql::{
     Command, CommandPreparedStatementQuery, CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult,
     TableExistsOption, TableNotExistOption,
 };
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::stream;
+use godwit_dataset::{Catalog, DatasetError, Principal, PutRequest, PutSummary, WriteMode};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tonic::Status;
@@ -15,11 +17,10 @@ use tonic::Status;
 use super::{
     BATCH_QUEUE_LENGTH, DatasetCommand, DatasetService, DescriptorCommand, parse_descriptor, run_blocking, unsupported,
 };
-use crate::access_log::status_outcome;
-use crate::auth::Principal;
+use crate::access_recorder::status_outcome;
 use crate::call_streams::PutResultStream;
 use crate::codec::FlightStreamChunk;
-use crate::dataset::{DatasetError, PutRequest, PutSummary, WriteMode};
+use crate::error::dataset_status;
 use crate::file_service::FILES_PREFIX;
 use crate::pool::POOL_SCOPE;
 use crate::server::{OUT_OF_SCOPE, Upload};
@@ -103,20 +104,10 @@ impl DatasetService {
         let catalog = self.authorized_catalog(principal);
         let upload_slot = self.inner.upload_slots.clone().acquire_owned().await;
         let upload_slot = upload_slot.map_err(|_| Status::unavailable("the server is shutting down"))?;
-        let (sender, mut receiver) = mpsc::channel(BATCH_QUEUE_LENGTH);
+        let (sender, receiver) = mpsc::channel(BATCH_QUEUE_LENGTH);
         let writing = tokio::spawn(run_blocking(move || {
             let _upload_slot = upload_slot;
-            let mut writer = catalog.open_writer(&put, schema)?;
-            loop {
-                match receiver.blocking_recv() {
-                    Some(WriterMessage::Batch(batch)) => writer.write(&batch)?,
-                    Some(WriterMessage::Commit) => return Ok(writer.commit()?),
-                    None => {
-                        let problem = format!("the upload of {} was interrupted", put.name);
-                        return Err(DatasetError::InvalidRequest { problem }.into());
-                    }
-                }
-            }
+            write_dataset(&*catalog, &put, schema, receiver).map_err(dataset_status)
         }));
         let mut next = first;
         while let Some(chunk) = next {
@@ -156,6 +147,27 @@ impl DatasetService {
         let handle = query.prepared_statement_handle;
         self.inner.prepared_statements.bind(principal, &handle, values).map_err(|error| *error)?;
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) }.encode_to_vec())
+    }
+}
+
+/// Writes the batches of an upload to the catalog. Commits the dataset only if the message [`WriterMessage::Commit`]
+/// arrives.
+fn write_dataset(
+    catalog: &dyn Catalog,
+    put: &PutRequest,
+    schema: SchemaRef,
+    mut messages: mpsc::Receiver<WriterMessage>,
+) -> Result<PutSummary, DatasetError> {
+    let mut writer = catalog.open_writer(put, schema)?;
+    loop {
+        match messages.blocking_recv() {
+            Some(WriterMessage::Batch(batch)) => writer.write(&batch)?,
+            Some(WriterMessage::Commit) => return writer.commit(),
+            None => {
+                let problem = format!("the upload of {} was interrupted", put.name);
+                return Err(DatasetError::InvalidRequest { problem });
+            }
+        }
     }
 }
 

@@ -1,18 +1,22 @@
 //! Answers HTTP requests that are not gRPC, and records the accesses.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use godwit_dataset::AccessRecord;
+use godwit_dataset::web::{API_PREFIX, READS_PREFIX, VARIANTS_PREFIX, WebRequest, WebResponse};
 use http::{Response, StatusCode};
 
 use super::DatasetService;
 use super::batch_stream::READ_SPAN;
-use crate::access_log::{AccessRecord, AccessRecorder};
+use crate::access_recorder::{AccessRecorder, record_access};
+use crate::error::dataset_status;
+use crate::file_tickets::SignedFileTickets;
 use crate::lease_header::MemberLeaseId;
 use crate::random::random_bytes;
 use crate::trace;
-use crate::web::{
-    API_PREFIX, FileTickets, READS_PREFIX, ResponsePrincipal, VARIANTS_PREFIX, WebBody, WebRequest, WebResponse,
-    text_response,
-};
+use crate::web::{ResponsePrincipal, WebBody, text_response};
 
 impl DatasetService {
     /// Answers a request by the web service. If the access cannot be recorded, sends an error instead of the response.
@@ -22,7 +26,7 @@ impl DatasetService {
         let WebResponse { mut response, access_record } = match web {
             _ if request.path.starts_with(API_PREFIX) => self.respond_api(request).await,
             Some(web) => {
-                let tickets = FileTickets::new(self.inner.ticket_key.clone(), self.inner.options.ticket_lifetime);
+                let tickets = SignedFileTickets::new(self.inner.ticket_key.clone(), self.inner.options.ticket_lifetime);
                 let asks_where = request.path.starts_with(READS_PREFIX) || request.path.starts_with(VARIANTS_PREFIX);
                 let locations = match &self.inner.pool {
                     Some(pool) if asks_where => {
@@ -30,7 +34,7 @@ impl DatasetService {
                     }
                     _ => Vec::new(),
                 };
-                web.respond(request, tickets.with_location(locations.first())).await
+                web.respond(request, Arc::new(tickets.with_location(locations.first()))).await
             }
             None => return text_response(StatusCode::NOT_FOUND, "the page does not exist"),
         };
@@ -40,8 +44,9 @@ impl DatasetService {
         // The span of a body that is completely in memory ends here, because all data have been read. The span of a
         // streamed body ends with the stream.
         let response = response.map(|body| match body {
-            WebBody::Full(bytes) => WebBody::Full(bytes),
-            WebBody::Stream { content_length, stream } => {
+            godwit_dataset::web::WebBody::Full(bytes) => WebBody::Full(bytes),
+            godwit_dataset::web::WebBody::Stream { content_length, stream } => {
+                let stream = Box::pin(stream.map_err(dataset_status));
                 let measure = |piece: &Bytes| piece.len() as i64;
                 WebBody::Stream { content_length, stream: trace::trace_stream(span, stream, "godwit.bytes", measure) }
             }
@@ -58,7 +63,7 @@ impl DatasetService {
         let Some(log) = &self.inner.options.access_log else { return response };
         let (head, body) = response.into_parts();
         let recorded = match body {
-            WebBody::Full(bytes) => log.record(access).await.map(|()| WebBody::Full(bytes)),
+            WebBody::Full(bytes) => record_access(&**log, access).await.map(|()| WebBody::Full(bytes)),
             WebBody::Stream { content_length, stream } => AccessRecorder::start(log, access).await.map(|recorded| {
                 WebBody::Stream { content_length, stream: recorded.record_bytes(stream, content_length) }
             }),

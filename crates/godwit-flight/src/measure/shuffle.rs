@@ -14,12 +14,12 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_core::Stream;
+use godwit_dataset::Principal;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::XorShift64;
-use crate::auth::Principal;
 use crate::call_streams::{BatchItem, Download, PutResultStream};
 use crate::client::Client;
 use crate::error::FlightError;

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 
+use godwit_dataset::AuthError;
+use godwit_dataset::web::{API_PREFIX, WebRequest};
 use http::header::{ALLOW, CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::uri::Authority;
@@ -18,7 +20,7 @@ use crate::call_type::CallType;
 use crate::metrics::RejectionReason;
 use crate::socket_handle::SocketHandle;
 use crate::transport::Address;
-use crate::web::{API_PREFIX, ResponsePrincipal, WebBody, WebRequest, text_response};
+use crate::web::{ResponsePrincipal, WebBody, text_response};
 
 /// Maximum size of the body of an HTTP request, bytes; sufficient for a list of thousands of regions.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -76,7 +78,7 @@ impl<D: DataPlane> ServerState<D> {
     fn metrics_response(&self, head: &Parts, socket_handle: SocketHandle) -> Response<WebBody> {
         let principal = match self.authenticate(&head.headers, socket_handle) {
             Ok(principal) => principal,
-            Err(status) => return unauthorized_response(&status),
+            Err(error) => return unauthorized_response(&error),
         };
         if principal.scope().is_some() {
             self.count_rejection(RejectionReason::Scope);
@@ -101,20 +103,22 @@ impl<D: DataPlane> ServerState<D> {
     ) -> Response<WebBody> {
         let principal = match call_type {
             // The request contains an htsget ticket, which the web service verifies.
-            CallType::HtsgetData => Err(Status::unauthenticated("a ticket is required")),
+            CallType::HtsgetData => Err(AuthError::unauthenticated("a ticket is required")),
             // The web page itself needs no authentication, so that users can enter their token in it.
             CallType::Page if !request.uri().path().starts_with(API_PREFIX) => {
-                Err(Status::unauthenticated("no authentication is required"))
+                Err(AuthError::unauthenticated("no authentication is required"))
             }
             // A CORS preflight request contains no credentials (Fetch standard, "CORS-preflight fetch").
-            _ if request.method() == Method::OPTIONS => Err(Status::unauthenticated("no authentication is required")),
+            _ if request.method() == Method::OPTIONS => {
+                Err(AuthError::unauthenticated("no authentication is required"))
+            }
             _ => self.authenticate(request.headers(), socket_handle),
         };
         let principal = principal.and_then(|caller| match caller.scope() {
             None => Ok(caller),
             Some(_) => {
                 self.count_rejection(RejectionReason::Scope);
-                Err(Status::permission_denied(OUT_OF_SCOPE))
+                Err(AuthError::forbidden(OUT_OF_SCOPE))
             }
         });
         let permit = match principal.as_ref().map_or(Ok(None), |principal| self.acquire_permit(principal)) {
@@ -175,8 +179,8 @@ fn allow_get_only(method: &Method, answer: impl FnOnce() -> Response<WebBody>) -
 }
 
 /// Returns the HTTP response to a request without valid credentials (RFC 9110 §11.6.1).
-fn unauthorized_response(status: &Status) -> Response<WebBody> {
-    let mut refused = text_response(StatusCode::UNAUTHORIZED, status.message());
+fn unauthorized_response(error: &AuthError) -> Response<WebBody> {
+    let mut refused = text_response(StatusCode::UNAUTHORIZED, &error.to_string());
     refused.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     refused
 }

@@ -15,13 +15,13 @@ use tokio::time::Sleep;
 use tonic::Status;
 
 use super::call_limits::CallPermit;
-use crate::call_streams::{BatchItem, ExchangeStream, PutResultStream, WebStream};
+use crate::call_streams::{BatchItem, ExchangeStream, PutResultStream};
 use crate::codec::{BatchEncoder, FlightStreamChunk, encode_metadata};
 use crate::error::FlightError;
 use crate::message::encode_protobuf;
 use crate::metrics::MeteredCall;
 use crate::segments::Segments;
-use crate::web::WebBody;
+use crate::web::{WebBody, WebStream};
 
 /// Maximum number of bytes of a complete HTTP body that are passed to HTTP/2 at once.
 const MAX_TEXT_FRAME_BYTES: usize = 256 << 10;

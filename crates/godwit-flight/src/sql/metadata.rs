@@ -7,10 +7,11 @@ use arrow_array::{ArrayRef, RecordBatch, UnionArray};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, SqlInfoData};
 use arrow_flight::sql::{Command, CommandGetSqlInfo};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, UnionFields};
+use godwit_dataset::Catalog;
 use tonic::Status;
 
 use super::server_info::{XDBC_TYPES, sql_info};
-use crate::dataset::Catalog;
+use crate::error::dataset_status;
 
 /// Name of the only SQL catalog.
 pub const SQL_CATALOG: &str = "godwit";
@@ -109,7 +110,7 @@ pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<
         Command::CommandGetTables(command) => {
             let with_columns = command.include_schema;
             let mut tables = command.into_builder();
-            let names = catalog.names().map_err(|error| Box::new(Status::from(error)))?;
+            let names = catalog.names().map_err(|error| Box::new(dataset_status(error)))?;
             for name in names {
                 let opened = if with_columns { catalog.open(&name).ok() } else { None };
                 if with_columns && opened.is_none() {

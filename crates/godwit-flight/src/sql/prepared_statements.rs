@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use godwit_dataset::Principal;
 use tonic::Status;
 
-use crate::auth::Principal;
 use crate::random::random_bytes;
 
 /// Maximum number of prepared statements of all principals together.

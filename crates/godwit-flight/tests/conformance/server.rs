@@ -17,9 +17,9 @@ use arrow_flight::{
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use godwit_dataset::Principal;
 use godwit_flight::{
-    Address, ConnectionSecurity, DataPlane, Download, Principal, PutResultStream, Routes, Server, TransportOptions,
-    Upload,
+    Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, TransportOptions, Upload,
 };
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};

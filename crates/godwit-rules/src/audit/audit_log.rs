@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use godwit_dataset::{AccessLog, AccessRecord};
 use godwit_files::{JournalFile, parent_directory, sync_directory};
-use godwit_flight::{AccessLog, AccessRecord, Status, StatusFuture};
+use godwit_flight::{Status, StatusFuture};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -107,14 +108,13 @@ impl Drop for AuditLog {
 }
 
 impl AccessLog for AuditLog {
-    fn record(&self, access: AccessRecord) -> StatusFuture<'_, ()> {
+    fn record(&self, access: AccessRecord) -> AccessLogFuture<'_> {
         let (sender, receiver) = oneshot::channel();
         let is_sent = self.enqueue(access, Some(sender));
         Box::pin(async move {
             let cannot = |problem: String| {
-                Status::unavailable(format!(
-                    "accesses cannot be recorded, and without a record no data are served: {problem}"
-                ))
+                let text = format!("accesses cannot be recorded, and without a record no data are served: {problem}");
+                DatasetError::Local(text.into())
             };
             if !is_sent {
                 return Err(cannot("the audit log is closed".to_owned()));

@@ -1,7 +1,7 @@
 use std::fs;
 
 use arrow_schema::{Schema, SchemaRef};
-use godwit_flight::{BatchReader, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, DatasetKind, Scan, ScanPart};
 use godwit_model::schema::alignment_columns;
 
 use super::*;

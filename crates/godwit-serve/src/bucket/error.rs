@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 
 use super::BucketEndpoint;
 

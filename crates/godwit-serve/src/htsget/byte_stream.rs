@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_flight::Status;
-use godwit_flight::web::WebStream;
+use godwit_dataset::DatasetError;
+use godwit_dataset::web::WebStream;
 use godwit_formats::bgzf::ChunkBlocks;
 use godwit_formats::random_access::RandomAccess;
+
+use crate::http_request::run_blocking;
 
 /// Number of bytes per read, equal to the size of an HTTP/2 frame of this server.
 const FRAME_BYTES: u64 = 1 << 20;
@@ -36,7 +38,7 @@ pub(crate) fn stream_bytes(source: Arc<dyn RandomAccess>, cut: ChunkBlocks) -> W
 }
 
 impl ByteStream {
-    async fn next_frame(&mut self) -> Option<Result<Bytes, Status>> {
+    async fn next_frame(&mut self) -> Option<Result<Bytes, DatasetError>> {
         if !self.head.is_empty() {
             return Some(Ok(std::mem::take(&mut self.head).into()));
         }
@@ -47,15 +49,15 @@ impl ByteStream {
         let count = (self.whole.end - start).min(FRAME_BYTES);
         self.whole.start += count;
         // A blocking thread is used only for the read itself, not while a slow client receives the bytes.
-        let read = tokio::task::spawn_blocking(move || {
+        let read = run_blocking(move || {
             let mut bytes = vec![0; count as usize];
             let path = source.path().display();
             match source.read_at(&mut bytes, start) {
                 Ok(found) if found as u64 == count => Ok(bytes.into()),
-                Ok(_) => Err(Status::data_loss(format!("{path} was truncated while it was read"))),
-                Err(error) => Err(Status::unavailable(format!("cannot read {path}: {error}"))),
+                Ok(_) => Err(DatasetError::Data(format!("{path} was truncated while it was read").into())),
+                Err(error) => Err(DatasetError::Local(format!("cannot read {path}: {error}").into())),
             }
         });
-        Some(read.await.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}")))))
+        Some(read.await.unwrap_or_else(|error| Err(DatasetError::Local(error.into()))))
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of the htsget service, with the error names of the specification.
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use godwit_formats::message_with_causes;
 use http::StatusCode;
 

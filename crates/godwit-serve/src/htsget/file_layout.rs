@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use godwit_cram::{EOF_CONTAINER, IndexEntry};
-use godwit_flight::{Catalog as _, DatasetError};
+use godwit_dataset::{Catalog as _, DatasetError};
 use godwit_formats::bam::BamFile;
 use godwit_formats::bgzf::{BgzfError, EOF_BLOCK, VirtualOffset};
 use godwit_formats::binning_index::merge_chunks;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use godwit_flight::percent_decode;
+use godwit_dataset::percent_decode;
 use godwit_model::Region;
 use serde::Deserialize;
 

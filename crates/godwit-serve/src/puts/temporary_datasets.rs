@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use godwit_process::LockedDirectory;
 
 use super::cannot_write;

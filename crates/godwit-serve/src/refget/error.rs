@@ -1,6 +1,6 @@
 //! Errors of the refget service.
 
-use godwit_flight::DatasetError;
+use godwit_dataset::DatasetError;
 use godwit_formats::message_with_causes;
 use http::StatusCode;
 

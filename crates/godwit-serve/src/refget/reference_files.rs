@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use godwit_flight::AccessRecord;
-use godwit_flight::web::{REFERENCES_PREFIX, WebBody, WebRequest};
+use godwit_dataset::AccessRecord;
+use godwit_dataset::web::{REFERENCES_PREFIX, WebBody, WebRequest};
 use godwit_formats::bgzf::ChunkBlocks;
 use godwit_formats::fasta::write_fai;
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE};

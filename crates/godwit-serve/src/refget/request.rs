@@ -1,6 +1,6 @@
 //! The parameters of a refget request: the digest, the requested part of the sequence, and the media type.
 
-use godwit_flight::decode_base64;
+use godwit_dataset::decode_base64;
 use http::HeaderMap;
 use http::header::{ACCEPT, RANGE};
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use godwit_flight::web::WebStream;
-use godwit_flight::{DatasetError, Status};
+use godwit_dataset::DatasetError;
+use godwit_dataset::web::WebStream;
 use godwit_formats::bgzf::{BgzfText, BlockTable, ChunkBlocks};
 use godwit_formats::fasta::{FaiEvent, FaiRecord, FastaError, build_fai_with, read_block_table};
 use godwit_formats::random_access::RandomAccess;
@@ -196,9 +196,9 @@ pub(super) fn stream_subsequence(
             if left == 0 {
                 return None;
             }
-            let read = raw.next().await.unwrap_or_else(|| Err(Status::data_loss(changed.clone())));
+            let read = raw.next().await.unwrap_or_else(|| Err(DatasetError::Data(changed.clone().into())));
             let next = read.map(normalize_bases).and_then(|letters| {
-                let left = left.checked_sub(letters.len() as u64).ok_or_else(|| Status::data_loss(changed))?;
+                let left = left.checked_sub(letters.len() as u64).ok_or_else(|| DatasetError::Data(changed.into()))?;
                 Ok((letters, left))
             });
             // Set the number of remaining bases to 0 after an error, so that the stream ends.
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     /// Reads a stream of bases completely and returns it as text.
-    async fn collect_text(mut letters: WebStream) -> Result<String, Status> {
+    async fn collect_text(mut letters: WebStream) -> Result<String, DatasetError> {
         let mut text = Vec::new();
         while let Some(piece) = letters.next().await {
             text.extend_from_slice(&piece?);

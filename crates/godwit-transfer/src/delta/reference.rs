@@ -55,7 +55,7 @@ impl Digest {
 /// Formats the digest as base64url (RFC 4648 §5). Padding is not needed for 24 bytes.
 impl std::fmt::Display for Digest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        formatter.write_str(&godwit_flight::encode_base64_url(&self.0))
+        formatter.write_str(&godwit_dataset::encode_base64_url(&self.0))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The action that lists the entries below a path, limited to those that the principal may read.
 
 use bytes::Bytes;
-use godwit_flight::{FileAccess, FileAuthorization, Principal};
+use godwit_dataset::{FileAccess, FileAuthorization, Principal};
 
 use super::FileServiceState;
 use crate::copy_protocol::{EntryFailureMessage, ListRequest, ListTrailer, MAX_ENTRIES_PER_MESSAGE, to_json};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use godwit_flight::Principal;
+use godwit_dataset::Principal;
 
 use super::lock;
 use crate::blake3_tree::block_count;

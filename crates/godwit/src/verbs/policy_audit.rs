@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_flight::{AccessLog, AccessRecord, Catalog};
+use godwit_dataset::{AccessLog, AccessRecord, Catalog};
 use godwit_formats::message_with_causes;
 use godwit_model::Region;
 use godwit_rules::{AuditError, AuditLog, ExplainRequest, Policy, PolicyError, PolicyStore, explain};

@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_flight::{Catalog, Code, DatasetAccessList, ErrorReason, Principal, SqlEngine as _, Status};
+use godwit_dataset::{Catalog, DatasetAccessList, Principal};
+use godwit_flight::{Code, ErrorReason, SqlEngine as _, Status};
 use godwit_query::{ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;
@@ -185,7 +186,7 @@ fn statement_exit(status: &Status) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use godwit_flight::DatasetError;
+    use godwit_dataset::DatasetError;
 
     use super::*;
 

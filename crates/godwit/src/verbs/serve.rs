@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use godwit_dataset::Authorizer;
+use godwit_dataset::web::WebService;
+use godwit_dataset::{Authorizer, Principal};
 use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
-use godwit_flight::web::WebService;
 use godwit_flight::{
-    Address, Authenticator, Authorizer, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities,
-    Principal, Server, SqlEngine, TransportOptions,
+    Address, Authenticator, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities, Server,
+    SqlEngine, TransportOptions,
 };
 use godwit_query::{ProcessSqlEngine, StatementLimits, StatementProcessOptions};
 use godwit_rules::PolicyStore;

@@ -56,6 +56,19 @@ impl Signer {
     }
 }
 
+/// The modulus of an RSA key of 2048 bits that OpenSSL 3 generated.
+const RSA_MODULUS: &str = "qU2PuTYYKmnYLl82L8gCkMBLoGDZIO6vxhcJsNj1RfOsXuujt1AsRp0fhwKEKPbC2YPrmeXRLjBGyAUDYi5Vc9jJuNV6BucB\
+    Q3Hv7OJICCCKnDpGSqApO4_STxAs5fGSup9MUJOaPGcEkNLWbPjrFcX-ZY016nJeu8jqYEt3XYGgsTP-nuLou4x7IV2ZCDnb\
+    KRrZDfLQi2J9XZYE1gRHCLxdG7b-Y8M18evWOlUKwJpdBeavuuLOTdqDkF3Lfvu5G0VcsJ5JdH5Mx5OWJrvCPWHChcLJ5GFO\
+    oCmKkCvNDFjtiYsu1DPpqryffCJttZIsQVFi0w7U0SBnK5PPscgZnw";
+/// A token that OpenSSL 3 signed with this key (`openssl dgst -sha256 -sign`).
+const RSA_TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InIifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUub3JnIiwiYXVkIjoiZ29kd\
+    2l0Iiwic3ViIjoiYWxpY2UiLCJleHAiOjE4MDAwMDAzMDB9.kAE7EcmiiGqT-nskcSTOhX2woOk149edpryXzvU_4x2j1PWm\
+    G3rq1YFJZwABI5JSRJP54SgO_ec67H_PgfpDLh7joq6hVjwis563kr0dZrbezFrNboqd8a8r2NSB047yct_rwCYO3vUmWwZE\
+    WjakGN8qnVv8UMXjeVb_Woq5MnO6kYR-Tl6JoaYqksOkFPKWwiY-sGg1V0cGtrO6wdNLQuAbRZ4Y5SeB99mqARu38YzS1_cZ\
+    iPa5XHoWU5VwQizFmzJrHVNowgeQ-Yy_EwJ_0iphGDaHnAwtEckz9PmtBXx3eKyKaYDDO8acgPW2POTyGasllD4zlZMCAocr\
+    lHjP1w";
+
 fn claims() -> Value {
     json!({ "iss": "https://login.example.org", "aud": ["x", "godwit"], "sub": "alice", "exp": NOW + 300.0, "nbf": NOW })
 }
@@ -84,6 +97,17 @@ fn a_token_signed_by_the_issuer_names_its_subject() {
             assert!(admitted.is_none() || end.contains(&at), "{algorithm}: byte {at} does not count");
         }
     }
+}
+
+#[test]
+fn a_token_that_openssl_signed_with_an_rsa_key_is_accepted() {
+    let keys = |modulus: &str| json!({ "keys": [{ "kty": "RSA", "kid": "r", "n": modulus, "e": "AQAB" }] }).to_string();
+    let issuer =
+        |modulus: &str| TokenIssuer::new(&keys(modulus), "https://login.example.org", "godwit", SUBJECT_CLAIM).unwrap();
+    let verified = issuer(RSA_MODULUS).verify_at(RSA_TOKEN.as_bytes(), NOW).unwrap();
+    assert_eq!((&*verified.name, verified.expires_unix_s), ("alice", NOW as u64 + 360));
+    let other_key = RSA_MODULUS.replacen("A", "B", 1);
+    assert!(issuer(&other_key).verify_at(RSA_TOKEN.as_bytes(), NOW).is_none());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::Duration;
 
-use godwit_flight::DatasetAccess;
+use godwit_dataset::DatasetAccess;
 
 use super::*;
 use crate::audit::verify_audit;

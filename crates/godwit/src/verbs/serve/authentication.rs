@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_dataset::{AccessLog, AccessRecord};
 use godwit_files::FileStamp;
-use godwit_flight::{AccessLog, AccessRecord, Authenticator, Identities, ReloadHandle, ServerTls, TokenIssuer};
+use godwit_flight::{Authenticator, Identities, ReloadHandle, ServerTls, TokenIssuer};
 
 use super::key_fetch;
 use super::visa_file::VisaFile;

@@ -18,7 +18,7 @@ const ENCODED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::encode_base64;
+/// use godwit_dataset::encode_base64;
 ///
 /// assert_eq!(encode_base64(b"foob"), "Zm9vYg==");
 /// assert_eq!(encode_base64(&[0xfb, 0xff]), "+/8=");
@@ -32,7 +32,7 @@ pub fn encode_base64(bytes: &[u8]) -> String {
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::encode_base64_url;
+/// use godwit_dataset::encode_base64_url;
 ///
 /// assert_eq!(encode_base64_url(b"foob"), "Zm9vYg");
 /// assert_eq!(encode_base64_url(&[0xfb, 0xff]), "-_8");
@@ -46,7 +46,7 @@ pub fn encode_base64_url(bytes: &[u8]) -> String {
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::decode_base64;
+/// use godwit_dataset::decode_base64;
 ///
 /// assert_eq!(decode_base64("Zm9vYg=="), Some(b"foob".to_vec()));
 /// assert_eq!(decode_base64("Zm9vYg"), Some(b"foob".to_vec()));
@@ -64,7 +64,7 @@ pub fn decode_base64(text: impl AsRef<[u8]>) -> Option<Vec<u8>> {
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::percent_encode_path;
+/// use godwit_dataset::percent_encode_path;
 ///
 /// assert_eq!(percent_encode_path("/run 1/é*.bam"), "/run%201/%C3%A9%2A.bam");
 /// ```
@@ -77,7 +77,7 @@ pub fn percent_encode_path(path: &str) -> String {
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::percent_decode;
+/// use godwit_dataset::percent_decode;
 ///
 /// assert_eq!(percent_decode("a%2Cb%c3%a9").as_deref(), Some("a,bé"));
 /// assert_eq!(percent_decode("a%2"), None);

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::auth::Principal;
 use crate::dataset::Catalog;
+use crate::principal::Principal;
 
 /// The kind of access to a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum FileAuthorization {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use godwit_flight::{Authorizer, Catalog, FileAccess, FileAuthorization, Principal};
+/// use godwit_dataset::{Authorizer, Catalog, FileAccess, FileAuthorization, Principal};
 ///
 /// #[derive(Debug)]
 /// struct PublicDirectory;

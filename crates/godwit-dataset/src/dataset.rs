@@ -9,25 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use godwit_model::Region;
 use godwit_model::schema::{alignment_columns, variant_columns};
-use godwit_model::{Region, message_with_causes};
 use serde::{Deserialize, Serialize};
 
-use crate::error_reason::ErrorReason;
-
 /// An error while a dataset is opened, read, written or removed.
-///
-/// # Examples
-///
-/// The status that a client receives:
-///
-/// ```
-/// use godwit_flight::{Code, DatasetError, ErrorReason, Status};
-///
-/// let status = Status::from(DatasetError::NotFound { name: "a.bam".to_owned() });
-/// assert_eq!(status.code(), Code::NotFound);
-/// assert_eq!(ErrorReason::of(&status), Some(ErrorReason::DatasetNotFound));
-/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
     /// A dataset of this name does not exist, or the principal may not see it.
@@ -187,7 +173,7 @@ pub(crate) fn contig_names(schema: &Schema) -> impl Iterator<Item = &str> {
 }
 
 /// A line of a SAM or VCF header that describes a contig, without its prefix.
-pub(crate) enum ContigLine<'h> {
+pub enum ContigLine<'h> {
     /// The fields of an `@SQ` line of SAM.
     Sam(&'h str),
     /// The fields of a `##contig` line of VCF.
@@ -197,7 +183,7 @@ pub(crate) enum ContigLine<'h> {
 impl<'h> ContigLine<'h> {
     /// Returns the value of a field. `of_sam` and `of_vcf` are the prefixes of the field in SAM and VCF, such as `SN:`
     /// and `ID=`.
-    pub(crate) fn field(&self, of_sam: &str, of_vcf: &str) -> Option<&'h str> {
+    pub fn field(&self, of_sam: &str, of_vcf: &str) -> Option<&'h str> {
         match self {
             Self::Sam(fields) => fields.split('\t').find_map(|field| field.strip_prefix(of_sam)),
             Self::Vcf(fields) => fields.split(',').find_map(|field| field.strip_prefix(of_vcf)),
@@ -206,7 +192,7 @@ impl<'h> ContigLine<'h> {
 }
 
 /// Returns the lines that describe contigs in the SAM or VCF header in the metadata of a schema.
-pub(crate) fn contig_lines(schema: &Schema) -> impl Iterator<Item = ContigLine<'_>> {
+pub fn contig_lines(schema: &Schema) -> impl Iterator<Item = ContigLine<'_>> {
     let header = |key: &str| schema.metadata().get(key).map(String::as_str).unwrap_or_default();
     let of_sam = header(alignment_columns::HEADER_KEY)
         .lines()
@@ -287,7 +273,7 @@ pub struct DatasetAccess {
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::DatasetAccessList;
+/// use godwit_dataset::DatasetAccessList;
 ///
 /// let accesses = DatasetAccessList::default();
 /// let accesses_of_call = accesses.clone();
@@ -330,7 +316,7 @@ impl DatasetAccessList {
 /// use std::collections::BTreeMap;
 /// use std::sync::Arc;
 ///
-/// use godwit_flight::{Catalog, Dataset, DatasetError};
+/// use godwit_dataset::{Catalog, Dataset, DatasetError};
 ///
 /// #[derive(Debug, Default)]
 /// struct Tables(BTreeMap<String, Arc<dyn Dataset>>);
