@@ -7,11 +7,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::SchemaRef;
+use godwit_delta::ReferenceStore;
 use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, PutRequest, TEMPORARY_DIRECTORY, read_only_error};
 use godwit_formats::crypt4gh;
 use godwit_formats::file_format::FileFormat;
 use godwit_formats::intervals::IntervalFormat;
-use godwit_transfer::ReferenceStore;
 
 use crate::bam_dataset::{self, BamDataset};
 use crate::bucket::{self, Bucket};

@@ -15,7 +15,7 @@ use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;
 use crate::location::Location;
-use crate::reference_store::ReferenceStore;
+use godwit_delta::ReferenceStore;
 
 /// Largest number of events in a buffer; further events replace the oldest ones.
 const MAX_BUFFERED_EVENTS: usize = 1000;

@@ -42,9 +42,9 @@ use crate::file_listing::{
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
-use crate::reference_store::ReferenceStore;
 use crate::relay::{Relay, RelayCache};
 use crate::tcp_tuning::{self, SendOptions};
+use godwit_delta::ReferenceStore;
 use list_action::{is_hidden_path, join_paths};
 use upload_sessions::{UploadSession, UploadSessions};
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use godwit_delta::ReferenceStore;
 use godwit_flight::{
     Address, Authenticator, Catalog, Client, ConnectionSecurity, Dataset, DatasetError, DatasetService,
     DatasetServiceOptions, Download, FileInfo, FileService, FlightError, FlightStreamChunk, Principal, PutResultStream,
@@ -21,7 +22,7 @@ use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;
 use godwit_transfer::{
     Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, DirectoryFileService,
-    FileServiceOptions, LinkPolicy, RELAY_CACHE_MIN_BYTES, ReferenceStore, RelayCache, TransferError, copy,
+    FileServiceOptions, LinkPolicy, RELAY_CACHE_MIN_BYTES, RelayCache, TransferError, copy,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -33,7 +33,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
     // Genomes are compressed against FASTA references.
-    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
+    ("godwit-delta", &["godwit-model", "godwit-formats", "godwit-process"]),
+    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process", "godwit-delta"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     (
@@ -45,7 +46,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // Genomes in gwp files are datasets.
     (
         "godwit-serve",
-        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-process", "godwit-transfer"],
+        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-process", "godwit-delta"],
     ),
     (
         "godwit-pipeline",
@@ -71,6 +72,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-engines",
             "godwit-flight",
             "godwit-fleet",
+            "godwit-delta",
             "godwit-transfer",
             "godwit-exchange",
             "godwit-query",
@@ -85,7 +87,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // All parsers of untrusted bytes, without the crates that run jobs.
     (
         "godwit-fuzz",
-        &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline", "godwit-transfer"],
+        &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline", "godwit-delta"],
     ),
     // The harness of the tests uses none of the crates.
     ("godwit-tests", &[]),

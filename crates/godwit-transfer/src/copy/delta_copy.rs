@@ -30,9 +30,9 @@ use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
-use crate::reference_store::{LoadedReference, ReferenceStore};
 use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::{self, SendOptions};
+use godwit_delta::{LoadedReference, ReferenceStore};
 
 /// Delay between two attempts to copy a genome.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -159,7 +159,7 @@ impl CopyOperation<'_> {
     ) -> Result<Option<SharedReference>, TransferError> {
         for path in references.paths() {
             let (references, path) = (references.clone(), path.clone());
-            let reference = run_blocking(move || references.load_reference(&path)).await?;
+            let reference = run_blocking(move || Ok(references.load_reference(&path)?)).await?;
             match self.control.matching_reference(reference.sequence_identities(), !self.is_download).await {
                 Ok(Some(server_digest)) => return Ok(Some(SharedReference { reference, server_digest })),
                 Ok(None) => {}

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use godwit_delta::ReferenceStore;
 use godwit_transfer::location::Location;
-use godwit_transfer::{Compression, CopyOptions, CopySummary, ReferenceStore, TransferError, copy};
+use godwit_transfer::{Compression, CopyOptions, CopySummary, TransferError, copy};
 
 use super::credentials::credentials_for;
 use crate::cli::{CompressionName, CopyArgs};

@@ -5,14 +5,14 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use godwit_delta::{
+    Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
+    mutate_fasta, pack, unpack,
+};
 use godwit_formats::bgzf::{BgzfError, open_text};
 use godwit_formats::{is_system_failure, message_with_causes};
 use godwit_model::Region;
 use godwit_process::TemporaryItem;
-use godwit_transfer::delta::{
-    Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
-    mutate_fasta, pack, unpack,
-};
 use tempfile::NamedTempFile;
 
 use super::print;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use godwit_delta::ReferenceStore;
 use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
 use godwit_flight::web::WebService;
 use godwit_flight::{
@@ -21,7 +22,7 @@ use godwit_flight::{
 };
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HttpService, HttpServiceOptions, SkippedEntry, TemporaryDatasets};
-use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, ReferenceStore, RelayCache};
+use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, RelayCache};
 use signal_hook::consts::SIGHUP;
 
 use self::authentication::ServerAuth;

@@ -3,11 +3,11 @@
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use godwit_delta::ReferenceStore;
 use godwit_flight::{Catalog, DatasetAccessList, Status};
 use godwit_query::{QueryEngine, QueryResources, serve_statements};
 use godwit_rules::{AuthorizedCatalog, Grants};
 use godwit_serve::DatasetRoot;
-use godwit_transfer::ReferenceStore;
 
 use super::{cram_options, print, unfinished_jobs};
 use crate::cli::SqlWorkerArgs;

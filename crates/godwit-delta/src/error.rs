@@ -124,6 +124,16 @@ pub enum DeltaError {
     Cancelled,
 }
 
+/// The error of a packed file or a reference that is given by its path.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", path.display())]
+pub struct DeltaFileError {
+    /// Path of the packed file or of the reference.
+    pub path: PathBuf,
+    /// The error of reading it.
+    pub source: DeltaError,
+}
+
 impl DeltaError {
     /// Returns a function that converts an I/O error to [`DeltaError::Io`] with this path.
     pub(super) fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

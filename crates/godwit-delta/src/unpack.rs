@@ -45,7 +45,7 @@ pub struct UnpackSummary {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::atomic::AtomicBool;
 ///
-/// use godwit_transfer::delta::{DeltaError, PackOptions, Reference, ReferenceCachePolicy, pack, unpack};
+/// use godwit_delta::{DeltaError, PackOptions, Reference, ReferenceCachePolicy, pack, unpack};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let fasta = directory.path().join("reference.fa");

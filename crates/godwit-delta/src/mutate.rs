@@ -29,7 +29,7 @@ impl MutationRates {
     /// # Examples
     ///
     /// ```
-    /// use godwit_transfer::delta::MutationRates;
+    /// use godwit_delta::MutationRates;
     ///
     /// let rates = MutationRates { indel_rate: 0.0, ..MutationRates::human(7) };
     /// assert_eq!((rates.seed, rates.substitution_rate), (7, 0.001));
@@ -87,7 +87,7 @@ impl SplitMix64 {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::delta::{MutationRates, mutate_fasta};
+/// use godwit_delta::{MutationRates, mutate_fasta};
 ///
 /// let fasta = b">chr1\nACGTACGT\nACGT\n";
 /// let mut same = Vec::new();

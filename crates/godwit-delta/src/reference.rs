@@ -23,7 +23,7 @@ pub(super) const DIGEST_BYTES: usize = 24;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::delta::{Reference, ReferenceCachePolicy};
+/// use godwit_delta::{Reference, ReferenceCachePolicy};
 ///
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("reference.fa");
@@ -91,7 +91,7 @@ impl ReferenceContig {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::delta::{Reference, ReferenceCachePolicy};
+/// use godwit_delta::{Reference, ReferenceCachePolicy};
 ///
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("reference.fa");
@@ -143,7 +143,7 @@ impl Reference {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_transfer::delta::{DeltaError, Reference, ReferenceCachePolicy};
+    /// use godwit_delta::{DeltaError, Reference, ReferenceCachePolicy};
     ///
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("reference.fa");
@@ -185,7 +185,7 @@ impl Reference {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_transfer::delta::{Reference, ReferenceCachePolicy};
+    /// use godwit_delta::{Reference, ReferenceCachePolicy};
     ///
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("reference.fa");
@@ -217,7 +217,7 @@ impl Reference {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_transfer::delta::{DeltaError, Digest, Reference, ReferenceCachePolicy};
+    /// use godwit_delta::{DeltaError, Digest, Reference, ReferenceCachePolicy};
     ///
     /// let directory = tempfile::tempdir()?;
     /// let path = directory.path().join("reference.fa");

@@ -7,8 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use crate::delta::{DeltaError, KmerIndex, Reference, ReferenceCachePolicy};
-use crate::error::TransferError;
+use super::error::{DeltaError, DeltaFileError};
+use super::kmer_index::KmerIndex;
+use super::reference::{Reference, ReferenceCachePolicy, ReferenceContig};
 
 /// The FASTA files against which genomes are packed and unpacked.
 ///
@@ -18,9 +19,8 @@ use crate::error::TransferError;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::fs::File;
 /// # use std::sync::atomic::AtomicBool;
-/// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
-/// use godwit_transfer::delta::DeltaError;
-/// use godwit_transfer::{GwpFile, ReferenceStore, TransferError};
+/// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+/// use godwit_delta::{DeltaError, DeltaFileError, GwpFile, ReferenceStore};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("reference.fa");
@@ -36,7 +36,7 @@ use crate::error::TransferError;
 /// # pack(&mut text.as_bytes(), &mut file, &reference, &anchors, &options, &AtomicBool::new(false))?;
 /// // `sample1.gwp` was packed against `reference.fa`.
 /// let empty = GwpFile::open(&packed, &ReferenceStore::without_cache_files(Vec::new(), 1));
-/// assert!(matches!(empty, Err(TransferError::Delta { source: DeltaError::MissingReference { .. }, .. })));
+/// assert!(matches!(empty, Err(DeltaFileError { source: DeltaError::MissingReference { .. }, .. })));
 ///
 /// let references = ReferenceStore::without_cache_files(vec![path], 1);
 /// assert_eq!(GwpFile::open(&packed, &references)?.sequences()[0].residue_count, 20_000);
@@ -62,15 +62,15 @@ struct ReferenceEntry {
 
 /// A reference in memory, with its k-mer index once that is requested.
 #[derive(Debug)]
-pub(crate) struct LoadedReference {
-    pub(crate) reference: Reference,
+pub struct LoadedReference {
+    pub reference: Reference,
     threads: usize,
     kmer_index: OnceLock<KmerIndex>,
 }
 
 impl LoadedReference {
     /// Returns the index of the k-mers of the reference; builds it on the first call. Unpacking does not need it.
-    pub(crate) fn kmer_index(&self) -> Result<&KmerIndex, DeltaError> {
+    pub fn kmer_index(&self) -> Result<&KmerIndex, DeltaError> {
         if let Some(anchors) = self.kmer_index.get() {
             return Ok(anchors);
         }
@@ -79,18 +79,19 @@ impl LoadedReference {
     }
 
     /// Returns the digest of the reference.
-    pub(crate) fn digest(&self) -> String {
+    pub fn digest(&self) -> String {
         self.reference.digest().to_string()
     }
 
     /// Returns the identities of the sequences of the reference, by which the other end finds a matching reference.
-    pub(crate) fn sequence_identities(&self) -> Vec<String> {
-        self.reference.contigs().iter().map(crate::delta::ReferenceContig::identity).collect()
+    pub fn sequence_identities(&self) -> Vec<String> {
+        self.reference.contigs().iter().map(ReferenceContig::identity).collect()
     }
 }
 
-fn file_stamp(path: &Path) -> Result<(u64, i64, i64), TransferError> {
-    let found = fs::metadata(path).map_err(TransferError::io_error("read", path))?;
+fn file_stamp(path: &Path) -> Result<(u64, i64, i64), DeltaFileError> {
+    let failed = |source| DeltaFileError { path: path.to_owned(), source };
+    let found = fs::metadata(path).map_err(DeltaError::io_error(path)).map_err(failed)?;
     Ok((found.len(), found.mtime(), found.mtime_nsec()))
 }
 
@@ -111,12 +112,12 @@ impl ReferenceStore {
     }
 
     /// Returns the number of threads with which a genome is packed or unpacked.
-    pub(crate) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.threads
     }
 
     /// Returns the paths of the FASTA files.
-    pub(crate) fn paths(&self) -> &[PathBuf] {
+    pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
@@ -127,8 +128,8 @@ impl ReferenceStore {
     /// Loads one of the FASTA files, or returns it if it is already loaded.
     ///
     /// # Errors
-    /// [`TransferError::Io`] if the file cannot be read, [`TransferError::Delta`] if it is not a FASTA file of bases.
-    pub(crate) fn load_reference(&self, path: &Path) -> Result<Arc<LoadedReference>, TransferError> {
+    /// [`DeltaError::Io`] if the file cannot be read, and the errors of [`Reference::open`].
+    pub fn load_reference(&self, path: &Path) -> Result<Arc<LoadedReference>, DeltaFileError> {
         let stamp = file_stamp(path)?;
         // Holds the lock while loading, so that concurrent requests share the loaded reference.
         let mut known = self.lock_entries();
@@ -136,7 +137,7 @@ impl ReferenceStore {
         if let Some(loaded) = fresh.and_then(|known| known.reference.upgrade()) {
             return Ok(loaded);
         }
-        let failed = |source| TransferError::Delta { location: path.display().to_string(), source };
+        let failed = |source| DeltaFileError { path: path.to_owned(), source };
         let reference = Reference::open(path, self.cache_policy, self.threads).map_err(failed)?;
         let loaded = Arc::new(LoadedReference { reference, threads: self.threads, kmer_index: OnceLock::new() });
         let sequences = Arc::new(loaded.sequence_identities().into_iter().collect());
@@ -146,16 +147,13 @@ impl ReferenceStore {
     }
 
     /// Returns the digest and the sequence identities of one of the files; loads the file if they are unknown.
-    fn digest_and_sequences(&self, path: &Path) -> Result<(String, Arc<HashSet<String>>), TransferError> {
+    fn digest_and_sequences(&self, path: &Path) -> Result<(String, Arc<HashSet<String>>), DeltaFileError> {
         let stamp = file_stamp(path)?;
-        let found = |known: &ReferenceEntry| (known.digest.clone(), known.sequences.clone());
         if let Some(known) = self.lock_entries().get(path).filter(|known| known.stamp == stamp) {
-            return Ok(found(known));
+            return Ok((known.digest.clone(), known.sequences.clone()));
         }
-        let _loaded = self.load_reference(path)?;
-        self.lock_entries().get(path).map(found).ok_or_else(|| TransferError::Internal {
-            problem: "a loaded reference is missing from the store".to_owned(),
-        })
+        let loaded = self.load_reference(path)?;
+        Ok((loaded.digest(), Arc::new(loaded.sequence_identities().into_iter().collect())))
     }
 
     /// Finds a reference of this end that matches a reference of the other end with these sequences: the unpacking end
@@ -164,11 +162,7 @@ impl ReferenceStore {
     ///
     /// # Errors
     /// The errors of [`ReferenceStore::load_reference`].
-    pub(crate) fn matching_digest(
-        &self,
-        sequences: &[String],
-        packs_here: bool,
-    ) -> Result<Option<String>, TransferError> {
+    pub fn matching_digest(&self, sequences: &[String], packs_here: bool) -> Result<Option<String>, DeltaFileError> {
         let there: HashSet<&String> = sequences.iter().collect();
         for path in &self.paths {
             let (digest, here) = self.digest_and_sequences(path)?;
@@ -187,22 +181,12 @@ impl ReferenceStore {
     ///
     /// # Errors
     /// The errors of [`ReferenceStore::load_reference`].
-    pub(crate) fn find_by_digest(&self, digest: &str) -> Result<Option<Arc<LoadedReference>>, TransferError> {
+    pub fn find_by_digest(&self, digest: &str) -> Result<Option<Arc<LoadedReference>>, DeltaFileError> {
         for path in &self.paths {
             if self.digest_and_sequences(path)?.0 == digest {
                 return self.load_reference(path).map(Some);
             }
         }
         Ok(None)
-    }
-
-    /// Returns the reference with this digest, which must be in the store.
-    ///
-    /// # Errors
-    /// [`TransferError::Rejected`] if the store has no such reference, and the errors of
-    /// [`ReferenceStore::load_reference`].
-    pub(crate) fn require_by_digest(&self, digest: &str) -> Result<Arc<LoadedReference>, TransferError> {
-        let none = || TransferError::rejected(format!("this server has no reference with the digest {digest}"));
-        self.find_by_digest(digest)?.ok_or_else(none)
     }
 }

@@ -63,7 +63,7 @@ impl<'r> GwpReader<'r> {
     /// use std::fs::File;
     /// use std::sync::atomic::AtomicBool;
     ///
-    /// use godwit_transfer::delta::{GwpReader, PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// use godwit_delta::{GwpReader, PackOptions, Reference, ReferenceCachePolicy, pack};
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
@@ -243,8 +243,8 @@ impl<'r> GwpReader<'r> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::fs::File;
     /// # use std::sync::atomic::AtomicBool;
-    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
-    /// use godwit_transfer::delta::{DeltaError, GwpReader};
+    /// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// use godwit_delta::{DeltaError, GwpReader};
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
@@ -300,9 +300,9 @@ impl<'r> GwpReader<'r> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::fs::File;
     /// # use std::sync::atomic::AtomicBool;
-    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
     /// use godwit_model::Region;
-    /// use godwit_transfer::delta::GwpReader;
+    /// use godwit_delta::GwpReader;
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");

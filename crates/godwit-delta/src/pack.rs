@@ -70,7 +70,7 @@ pub struct PackSummary {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::atomic::AtomicBool;
 ///
-/// use godwit_transfer::delta::{MutationRates, PackOptions, Reference, ReferenceCachePolicy, mutate_fasta, pack};
+/// use godwit_delta::{MutationRates, PackOptions, Reference, ReferenceCachePolicy, mutate_fasta, pack};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("reference.fa");

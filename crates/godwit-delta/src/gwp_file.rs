@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::delta::{DeltaError, GwpReader, GwpSequence};
-use crate::error::TransferError;
-use crate::reference_store::{LoadedReference, ReferenceStore};
+use super::error::{DeltaError, DeltaFileError};
+use super::gwp_reader::{GwpReader, GwpSequence};
+use super::reference_store::{LoadedReference, ReferenceStore};
 
 /// A packed file whose headers were parsed once. Each read opens the file again.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ impl GwpFile {
     /// Opens a packed file and loads the reference with which it was packed, which must be one of `references`.
     ///
     /// # Errors
-    /// [`TransferError::Delta`] with [`DeltaError::MissingReference`] if the reference is not one of `references`, or
-    /// with an error of [`GwpReader::open`].
+    /// [`DeltaError::MissingReference`] if the reference is not one of `references`, or
+    /// an error of [`GwpReader::open`].
     ///
     /// # Examples
     ///
@@ -29,8 +29,8 @@ impl GwpFile {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::fs::File;
     /// # use std::sync::atomic::AtomicBool;
-    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
-    /// use godwit_transfer::{GwpFile, ReferenceStore};
+    /// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy, pack};
+    /// use godwit_delta::{GwpFile, ReferenceStore};
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
@@ -49,8 +49,8 @@ impl GwpFile {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn open(path: &Path, references: &ReferenceStore) -> Result<Self, TransferError> {
-        let failed = |source| TransferError::Delta { location: path.display().to_string(), source };
+    pub fn open(path: &Path, references: &ReferenceStore) -> Result<Self, DeltaFileError> {
+        let failed = |source| DeltaFileError { path: path.to_owned(), source };
         let sequences_by = |loaded: Option<&LoadedReference>| {
             let genome = GwpReader::open(path, loaded.map(|loaded| &loaded.reference))?;
             Ok::<_, DeltaError>(genome.sequences().to_vec())

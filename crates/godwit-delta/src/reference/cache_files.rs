@@ -234,7 +234,8 @@ struct CacheFileWriter {
 impl CacheFileWriter {
     fn create(reference: &Path) -> io::Result<Self> {
         let file = TemporaryItem::create(|| {
-            tempfile::NamedTempFile::new_in(crate::parent_directory::parent_directory(reference))
+            let directory = reference.parent().filter(|parent| !parent.as_os_str().is_empty());
+            tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))
         })?;
         Ok(Self { file: BufWriter::with_capacity(IO_BUFFER_BYTES, file), checksum: Xxh3::new() })
     }

@@ -92,8 +92,8 @@ impl Collection {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use godwit_transfer::delta::{Reference, ReferenceCachePolicy};
-    /// use godwit_transfer::delta::Collection;
+    /// # use godwit_delta::{Reference, ReferenceCachePolicy};
+    /// use godwit_delta::Collection;
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
@@ -164,8 +164,8 @@ impl Collection {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::atomic::AtomicBool;
-    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy};
-    /// use godwit_transfer::delta::{Collection, DeltaError};
+    /// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy};
+    /// use godwit_delta::{Collection, DeltaError};
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
@@ -240,8 +240,8 @@ impl Collection {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::atomic::AtomicBool;
-    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy};
-    /// use godwit_transfer::delta::Collection;
+    /// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy};
+    /// use godwit_delta::Collection;
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
@@ -313,9 +313,9 @@ impl Collection {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::sync::atomic::AtomicBool;
-    /// # use godwit_transfer::delta::{PackOptions, Reference, ReferenceCachePolicy};
+    /// # use godwit_delta::{PackOptions, Reference, ReferenceCachePolicy};
     /// use godwit_model::Region;
-    /// use godwit_transfer::delta::Collection;
+    /// use godwit_delta::Collection;
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let fasta = directory.path().join("reference.fa");
