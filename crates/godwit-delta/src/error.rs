@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use godwit_formats::bgzf::BgzfError;
 use godwit_formats::fasta::FastaError;
+use godwit_io::bgzf::BgzfError;
 
 /// The error of packing or unpacking a genome, or of reading a reference or a collection.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 //!
 //! Flows in: VCF (plain, gzip or BGZF), or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
 //! ([`VariantBatchBuilder`]), and Parquet files of these batches ([`VariantParquetWriter`]; for Arrow files see
-//! [`crate::columnar::ArrowFileWriter::with_schema`]). BGZF files can also be read at positions from an index
+//! [`godwit_columnar::ArrowFileWriter::with_schema`]). BGZF files can also be read at positions from an index
 //! ([`VcfFile`]). Every header that bcftools reads is accepted: a missing description, a field that is defined twice,
 //! or an unknown line is not an error. Ambiguous records are rejected, which have too few fields, no position, or text
 //! that is not UTF-8. [`lines`] is for the output of variant callers, whose bytes are checked and stored unchanged.
@@ -19,7 +19,6 @@ pub mod lines;
 mod reader;
 mod record;
 mod variant_layout;
-mod variant_parquet_writer;
 
 #[cfg(test)]
 mod tests;
@@ -32,4 +31,3 @@ pub use indexed_reader::{IndexedRecords, IntervalFilter, VcfFile};
 pub use reader::Reader;
 pub use record::Record;
 pub use variant_layout::VariantLayout;
-pub use variant_parquet_writer::VariantParquetWriter;

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerChoice};
-use godwit_formats::crypt4gh::PublicKey;
+use godwit_io::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 

@@ -6,13 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_columnar::ColumnarError;
 use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_exchange::ExchangeError;
 use godwit_fleet::FleetError;
 use godwit_formats::bam::BamError;
-use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::intervals::IntervalError;

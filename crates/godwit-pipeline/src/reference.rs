@@ -8,8 +8,8 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
 use godwit_engines::aligner::minimap2::Minimap2;
-use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta;
+use godwit_io::bgzf::BlockTable;
 use godwit_model::Genome;
 
 use crate::atomic_files::write_atomically;

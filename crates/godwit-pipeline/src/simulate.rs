@@ -43,8 +43,8 @@ pub use read_pairs::{ReadOptions, SimulatedReadFiles, write_reads};
 pub use sample::{Sample, SampleOptions, Variant};
 pub use template::DuplicateKind;
 
-use godwit_formats::bgzf::BgzfError;
 use godwit_formats::fasta::FastaError;
+use godwit_io::bgzf::BgzfError;
 
 /// An error of a simulation.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use godwit_columnar::ColumnarError;
 use godwit_engines::EngineError;
-use godwit_formats::columnar::ColumnarError;
 
 /// Error of a search that is not possible, or that failed.
 #[derive(Debug, thiserror::Error)]

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_schema::SchemaRef;
 use godwit_delta::ReferenceStore;
 use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, PutRequest, TEMPORARY_DIRECTORY, read_only_error};
-use godwit_formats::crypt4gh;
 use godwit_formats::file_format::FileFormat;
 use godwit_formats::intervals::IntervalFormat;
+use godwit_io::crypt4gh;
 
 use crate::bam_dataset::{self, BamDataset};
 use crate::bucket::{self, Bucket};

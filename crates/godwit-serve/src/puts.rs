@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use godwit_columnar::{ColumnarError, PageCompression, ParquetFiles, TableParquetWriter};
 use godwit_flight::{DatasetError, DatasetWriter, PutRequest, PutSummary, WriteMode};
-use godwit_formats::columnar::{ColumnarError, PageCompression, ParquetFiles, TableParquetWriter};
 
 use self::dataset_part::{MemoryBudget, PutPart, remove_part};
 use self::staging_directory::{StagingArea, StagingDirectory};

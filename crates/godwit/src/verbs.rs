@@ -52,7 +52,7 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_delta::ReferenceStore;
 use godwit_flight::trace::{TraceContext, set_process_context};
-use godwit_formats::bgzf::STDIN_PATH;
+use godwit_io::bgzf::STDIN_PATH;
 use godwit_pipeline::JobOptions;
 use godwit_serve::{CramOptions, DatasetRoot};
 use signal_hook::consts::SIGXFSZ;

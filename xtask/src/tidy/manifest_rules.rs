@@ -19,11 +19,13 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-process", &[]),
     // A network to measure on, independent of the measured code.
     ("godwit-path", &[]),
-    ("godwit-formats", &["godwit-model"]),
+    ("godwit-io", &["godwit-model"]),
+    ("godwit-formats", &["godwit-model", "godwit-io"]),
+    ("godwit-columnar", &["godwit-model", "godwit-io", "godwit-formats"]),
     // htslib's symbols clash with those of bwa's library, so CRAM is not part of what `godwit-bwa` links.
     ("godwit-cram", &["godwit-model", "godwit-formats", "godwit-process"]),
     ("godwit-kernels", &["godwit-model"]),
-    ("godwit-haplotypes", &["godwit-model", "godwit-formats"]),
+    ("godwit-haplotypes", &["godwit-model", "godwit-io", "godwit-formats"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
@@ -33,41 +35,54 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
     // Genomes are compressed against FASTA references.
-    ("godwit-delta", &["godwit-model", "godwit-formats", "godwit-process"]),
-    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process", "godwit-delta"]),
+    ("godwit-delta", &["godwit-model", "godwit-io", "godwit-formats", "godwit-process"]),
+    ("godwit-transfer", &["godwit-model", "godwit-io", "godwit-delta", "godwit-flight", "godwit-process"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
-    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
+    ("godwit-query", &["godwit-model", "godwit-io", "godwit-columnar", "godwit-flight", "godwit-process"]),
     (
         "godwit-search",
-        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
+        &["godwit-model", "godwit-columnar", "godwit-engines", "godwit-flight", "godwit-fleet", "godwit-process"],
     ),
     // Rules are about datasets and files as principals request them, and do not depend on either implementation.
     ("godwit-rules", &["godwit-model", "godwit-flight"]),
     // Genomes in gwp files are datasets.
     (
         "godwit-serve",
-        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-process", "godwit-delta"],
+        &[
+            "godwit-model",
+            "godwit-io",
+            "godwit-formats",
+            "godwit-columnar",
+            "godwit-cram",
+            "godwit-delta",
+            "godwit-flight",
+            "godwit-process",
+        ],
     ),
     (
         "godwit-pipeline",
         &[
             "godwit-model",
-            "godwit-exchange",
-            "godwit-cram",
+            "godwit-io",
             "godwit-formats",
+            "godwit-columnar",
+            "godwit-cram",
             "godwit-haplotypes",
             "godwit-kernels",
+            "godwit-process",
             "godwit-engines",
             "godwit-fleet",
-            "godwit-process",
             "godwit-search",
+            "godwit-exchange",
         ],
     ),
     (
         "godwit",
         &[
             "godwit-model",
+            "godwit-io",
             "godwit-formats",
+            "godwit-columnar",
             "godwit-kernels",
             "godwit-engines",
             "godwit-flight",
@@ -87,7 +102,16 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // All parsers of untrusted bytes, without the crates that run jobs.
     (
         "godwit-fuzz",
-        &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline", "godwit-delta"],
+        &[
+            "godwit-model",
+            "godwit-io",
+            "godwit-formats",
+            "godwit-columnar",
+            "godwit-cram",
+            "godwit-engines",
+            "godwit-pipeline",
+            "godwit-delta",
+        ],
     ),
     // The harness of the tests uses none of the crates.
     ("godwit-tests", &[]),
@@ -105,7 +129,7 @@ pub(super) const SOLE_DEPENDENTS: &[(&str, &str)] = &[
     ("arrow-flight", "godwit-flight"),
     ("object_store", "godwit-serve"),
     ("datafusion", "godwit-query"),
-    ("parquet", "godwit-formats"),
+    ("parquet", "godwit-columnar"),
     ("hts-sys", "godwit-cram"),
     ("clap", "godwit"),
     ("anyhow", "xtask"),
@@ -122,8 +146,10 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-engines", &["godwit-tests"]),
     ("godwit-fleet", &["godwit-tests"]),
     ("godwit-flight", &["godwit-tests"]),
+    ("godwit-columnar", &["godwit-tests"]),
     ("godwit-formats", &["godwit-tests"]),
     ("godwit-haplotypes", &["godwit-tests"]),
+    ("godwit-io", &["godwit-tests"]),
     // End-to-end tests use what users see: the programs and their files. Launchers start them where the command line
     // cannot.
     ("godwit-tests", &["godwit-fleet"]),

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::{AccessPointMode, ExpectedFormat, ReadAhead, ResumePoint};
 use memchr::memchr;
 
 use super::MAX_RECORD_BYTES;
 use super::error::{FastqError, RecordLocation};
-use crate::bgzf::{AccessPointMode, ExpectedFormat, ReadAhead, ResumePoint};
 
 /// The decompressed text of a file from the start of the current record on.
 #[derive(Debug)]

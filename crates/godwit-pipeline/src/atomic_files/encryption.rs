@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use godwit_formats::crypt4gh::{Encryptor, PublicKey, encrypted_path};
+use godwit_io::crypt4gh::{Encryptor, PublicKey, encrypted_path};
 
 use super::{AtomicFile, AtomicFileSet};
 use crate::PipelineError;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use godwit_flight::Status;
 use godwit_flight::web::WebStream;
-use godwit_formats::bgzf::ChunkBlocks;
-use godwit_formats::random_access::RandomAccess;
+use godwit_io::bgzf::ChunkBlocks;
+use godwit_io::random_access::RandomAccess;
 
 /// Number of bytes per read, equal to the size of an HTTP/2 frame of this server.
 const FRAME_BYTES: u64 = 1 << 20;

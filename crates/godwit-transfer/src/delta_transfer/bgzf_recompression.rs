@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
-use godwit_formats::bgzf::{BlockEncoding, BlockRecompressor, MAX_BLOCK_DATA_BYTES, block_length};
+use godwit_io::bgzf::{BlockEncoding, BlockRecompressor, MAX_BLOCK_DATA_BYTES, block_length};
 
 use godwit_delta::{VarintReader, append_varint};
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use godwit_formats::bgzf::block_length;
+use godwit_io::bgzf::block_length;
 
 use super::bgzf_recompression::{BgzfTextReader, SharedCell, UnsuitableFile};
 use super::delta_message::{DeltaMessage, DeltaTrailer, MESSAGE_BYTES};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use godwit_formats::crypt4gh::{KeyError, PublicKey, SecretKey, set_process_keys};
 use godwit_formats::message_with_causes;
+use godwit_io::crypt4gh::{KeyError, PublicKey, SecretKey, set_process_keys};
 
 use crate::cli::{KeyArgs, RecipientArgs};
 use crate::failure::{Exit, Failure};

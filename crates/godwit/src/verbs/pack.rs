@@ -9,8 +9,8 @@ use godwit_delta::{
     Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
     mutate_fasta, pack, unpack,
 };
-use godwit_formats::bgzf::{BgzfError, open_text};
 use godwit_formats::{is_system_failure, message_with_causes};
+use godwit_io::bgzf::{BgzfError, open_text};
 use godwit_model::Region;
 use godwit_process::TemporaryItem;
 use tempfile::NamedTempFile;

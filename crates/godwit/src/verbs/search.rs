@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use godwit_formats::columnar::TableFormat;
+use godwit_columnar::TableFormat;
 use godwit_formats::message_with_causes;
 use godwit_pipeline::{PipelineError, search_on_workers};
 use godwit_process::TemporaryItem;
