@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::bases::{Bases, BitVector, NonAcgtInterval};
 use super::error::DeltaError;
 use super::kmer_index::{KmerIndex, check_reference_size};
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 
 /// Size of a digest, bytes.
 pub(super) const DIGEST_BYTES: usize = 24;
@@ -53,7 +54,7 @@ impl Digest {
 /// Formats the digest as base64url (RFC 4648 §5). Padding is not needed for 24 bytes.
 impl std::fmt::Display for Digest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        formatter.write_str(&godwit_flight::encode_base64_url(&self.0))
+        formatter.write_str(&BASE64_URL_SAFE_NO_PAD.encode(self.0))
     }
 }
 

@@ -63,6 +63,7 @@ struct ReferenceEntry {
 /// A reference in memory, with its k-mer index once that is requested.
 #[derive(Debug)]
 pub struct LoadedReference {
+    /// The reference.
     pub reference: Reference,
     threads: usize,
     kmer_index: OnceLock<KmerIndex>,

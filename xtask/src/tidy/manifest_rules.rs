@@ -28,6 +28,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-haplotypes", &["godwit-model", "godwit-io", "godwit-formats"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
+    // The demo, the benchmarks and the tests simulate their data.
+    ("godwit-simulate", &["godwit-io", "godwit-formats", "godwit-process"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
@@ -94,6 +96,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-rules",
             "godwit-search",
             "godwit-serve",
+            "godwit-simulate",
             "godwit-pipeline",
             "godwit-path",
             "godwit-process",

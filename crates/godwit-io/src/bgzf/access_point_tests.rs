@@ -29,7 +29,7 @@ fn read_with_resume_points(
     start: Option<&ResumePoint>,
 ) -> Result<(Vec<u8>, Vec<ResumePoint>), InputError> {
     let (mut ahead, mut text, mut starts) = (open(path, start), Vec::new(), Vec::new());
-    while let Some(chunk) = ahead.next()? {
+    while let Some(chunk) = ahead.next_text()? {
         starts.extend(ahead.resume_point_at(text.len() as u64 + chunk.len() as u64 / 2));
         text.extend_from_slice(&chunk);
         ahead.recycle(chunk);
@@ -249,14 +249,14 @@ fn a_file_that_changed_before_a_resume_point_is_not_resumed() {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             let mut ahead = open(&scratch.write(&changed), Some(start));
-            assert!(matches!(ahead.next(), Err(InputError::Changed)), "changed at {at}");
-            assert!(ahead.next().is_err(), "an error is never followed by text, nor by an end");
+            assert!(matches!(ahead.next_text(), Err(InputError::Changed)), "changed at {at}");
+            assert!(ahead.next_text().is_err(), "an error is never followed by text, nor by an end");
         }
         let mut ahead = open(&scratch.write(&whole[..start.hashed_bytes as usize - 1]), Some(start));
-        assert!(matches!(ahead.next(), Err(InputError::Changed)), "cut short");
+        assert!(matches!(ahead.next_text(), Err(InputError::Changed)), "cut short");
         // A resume point after the end of the text: reading must fail instead of returning no text.
         let beyond = ResumePoint { skip_bytes: text.len() as u64, ..start.clone() };
-        assert!(matches!(open(&scratch.write(&whole), Some(&beyond)).next(), Err(InputError::Changed)));
+        assert!(matches!(open(&scratch.write(&whole), Some(&beyond)).next_text(), Err(InputError::Changed)));
     }
 }
 
@@ -267,7 +267,7 @@ fn pipes_have_no_access_points_and_the_checksum_from_one_is_that_of_the_file() {
     let path = scratch.write(&bytes);
     let (_, starts) = read_with_resume_points(&path, None).expect("the file is whole");
     let mut ahead = open(&path, starts.get(starts.len() / 2));
-    while ahead.next().expect("the file is whole").is_some() {}
+    while ahead.next_text().expect("the file is whole").is_some() {}
     assert_eq!(ahead.checksum(), Some(blake3::hash(&bytes).to_hex().to_string()));
     assert_eq!(ahead.compressed_bytes_read(), bytes.len() as u64);
     let (pipe, mut writer) = std::io::pipe().expect("a pipe");
@@ -276,7 +276,7 @@ fn pipes_have_no_access_points_and_the_checksum_from_one_is_that_of_the_file() {
     let mut ahead =
         ReadAhead::from_input(Input::File(pipe), 1, EXPECTED_FORMAT, AccessPointMode::Enabled(DENSE_SPACING, None))
             .expect("it starts");
-    while ahead.next().expect("the pipe is whole").is_some() {}
+    while ahead.next_text().expect("the pipe is whole").is_some() {}
     assert_eq!(ahead.resume_point_at(text.len() as u64), None);
     writer.join().expect("no panic").expect("the pipe takes all");
 }

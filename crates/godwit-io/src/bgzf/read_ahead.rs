@@ -138,7 +138,7 @@ impl ReadAhead {
     }
 
     /// Starts reading an open input, as [`ReadAhead::open`] does for a path.
-    pub fn from_input(
+    pub(super) fn from_input(
         file: Input,
         threads: usize,
         expected_format: ExpectedFormat,
@@ -195,7 +195,6 @@ impl ReadAhead {
     }
 
     /// Creates a reader that returns these texts, without a file and a thread.
-    #[cfg(test)]
     pub fn from_texts(chunks: Vec<Vec<u8>>) -> Self {
         let (sender, pieces) = bounded(chunks.len() + 1);
         for piece in chunks.into_iter().map(ReadAheadMessage::Text).chain([ReadAheadMessage::EndOfFile]) {
@@ -220,7 +219,7 @@ impl ReadAhead {
     }
 
     /// Returns the next buffer of text, which is never empty, or `None` at the end of a complete file.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, InputError> {
+    pub fn next_text(&mut self) -> Result<Option<Vec<u8>>, InputError> {
         if let Some(text) = self.unread_text.take() {
             return Ok(Some(text));
         }

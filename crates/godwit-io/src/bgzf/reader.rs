@@ -228,6 +228,10 @@ impl Reader {
         Ok(Self::new(name, ahead.map_err(|error| error.into_bgzf_error(name))?))
     }
 
+    /// Opens a file of an expected format, and optionally records access points.
+    ///
+    /// # Errors
+    /// [`BgzfError`] if the file cannot be opened or is not of the format.
     pub fn open_with(
         path: &Path,
         threads: usize,
@@ -311,7 +315,7 @@ impl Reader {
     /// [`BgzfError`] if the next data of the file cannot be read or decompressed.
     pub fn data(&mut self) -> Result<&[u8], BgzfError> {
         if self.position == self.buffer.len() {
-            let next = self.read_ahead.next().map_err(|error| error.into_bgzf_error(&self.path))?;
+            let next = self.read_ahead.next_text().map_err(|error| error.into_bgzf_error(&self.path))?;
             self.read_ahead.recycle(std::mem::replace(&mut self.buffer, next.unwrap_or_default()));
             self.position = 0;
         }
@@ -338,7 +342,7 @@ impl Reader {
     /// ```
     pub fn peek(&mut self) -> &[u8] {
         if self.position == self.buffer.len() {
-            match self.read_ahead.next() {
+            match self.read_ahead.next_text() {
                 Ok(next) => (self.buffer, self.position) = (next.unwrap_or_default(), 0),
                 Err(error) => self.read_ahead.unread_error(error),
             }

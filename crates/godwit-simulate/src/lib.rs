@@ -11,9 +11,9 @@
 //! reads, mates that do not align, PCR duplicates on other tiles, and optical duplicates near each other.
 //!
 //! ```no_run
-//! use godwit_pipeline::simulate::{GenomeOptions, ReadOptions, Sample, SampleOptions, write_genome, write_reads};
+//! use godwit_simulate::{GenomeOptions, ReadOptions, Sample, SampleOptions, write_genome, write_reads};
 //! use std::path::Path;
-//! # fn main() -> Result<(), godwit_pipeline::simulate::SimulateError> {
+//! # fn main() -> Result<(), godwit_simulate::SimulateError> {
 //! let assembly = write_genome(&GenomeOptions::default(), Path::new("demo.fa"))?;
 //! let sample = Sample::draw(&assembly, &SampleOptions::default());
 //! sample.write_vcf(&assembly, Path::new("demo.truth.vcf"))?;
