@@ -19,52 +19,13 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
+use super::parquet_error::ParquetReadError;
 use super::parquet_source::{ParquetSource, PrefetchedObject};
 
 /// Maximum rows of a record batch.
 const MAX_BATCH_ROWS: usize = 8192;
 /// Bytes at the end of a remote file that are fetched at once. They usually contain all metadata of the file.
 const FOOTER_FETCH_BYTES: u64 = 256 << 10;
-
-/// A reason why Parquet files cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ParquetReadError {
-    /// A file cannot be opened or read.
-    #[error("cannot read {}", path.display())]
-    Io {
-        /// Path of the file.
-        path: PathBuf,
-        /// The error in opening or reading the file.
-        #[source]
-        source: io::Error,
-    },
-    /// A file is damaged, truncated, or not Parquet.
-    #[error("{} is damaged, or not a Parquet file", path.display())]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-        /// The reason why the metadata cannot be read.
-        #[source]
-        source: ParquetError,
-    },
-    /// The metadata of the file is valid, but its rows cannot be decoded.
-    #[error("{} is damaged", path.display())]
-    Rows {
-        /// Path of the file.
-        path: PathBuf,
-        /// The reason why the rows cannot be decoded.
-        #[source]
-        source: ArrowError,
-    },
-    /// Two files that should form one table have different columns.
-    #[error("{} has other columns than {}", path.display(), first.display())]
-    Columns {
-        /// Path of the file.
-        path: PathBuf,
-        /// Path of the first file of the table.
-        first: PathBuf,
-    },
-}
 
 /// The location of a Parquet file.
 #[derive(Clone, Debug)]

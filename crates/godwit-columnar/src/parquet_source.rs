@@ -14,7 +14,7 @@ use godwit_io::random_access::RandomAccess;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::ParquetReadError;
+use super::parquet_error::ParquetReadError;
 
 /// Maximum bytes between two ranges that are fetched with one request. Fetching so many unneeded bytes costs less than
 /// another request.

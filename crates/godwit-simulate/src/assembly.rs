@@ -5,9 +5,10 @@ use std::path::Path;
 use godwit_formats::fasta::Reader;
 
 use super::SimulateError;
+use super::assembly_contig::AssemblyContig;
 use super::atomic_text_file::AtomicTextFile;
 use super::repeats;
-use super::rng::Rng;
+use super::rng::{PURPOSE_GENOME, Rng};
 
 /// Number of bases per line in FASTA files that are written.
 const LINE_BASES: usize = 60;
@@ -54,18 +55,6 @@ impl Default for GenomeOptions {
     }
 }
 
-/// A contig with its sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AssemblyContig {
-    /// Name in the FASTA header, up to the first white space.
-    pub name: String,
-    /// The sequence: `A`, `C`, `G`, `T` and `N` in upper case.
-    pub bases: Vec<u8>,
-    /// Intervals `[start, end)` that are identical copies of the same sequence, 0-based, in any order. Reads from them
-    /// have no unique position. Empty for a genome that was read from a file.
-    pub identical_copies: Vec<(u32, u32)>,
-}
-
 /// All contigs of a genome with their sequences, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembly {
@@ -97,7 +86,7 @@ impl Assembly {
         if options.contigs.iter().any(|plan| plan.bases == 0) {
             return Err(SimulateError::Option { option: "bases", value: "0".to_owned(), allowed: "1 or more" });
         }
-        let mut rng = Rng::new(options.seed, super::template::PURPOSE_GENOME, 0);
+        let mut rng = Rng::new(options.seed, PURPOSE_GENOME, 0);
         let mut contigs: Vec<_> = options
             .contigs
             .iter()

@@ -27,8 +27,10 @@ use std::io;
 use std::path::PathBuf;
 
 mod assembly;
+mod assembly_contig;
 mod atomic_text_file;
 mod quality;
+mod read_options;
 mod read_pairs;
 mod repeats;
 mod rng;
@@ -37,9 +39,11 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use assembly::{Assembly, AssemblyContig, ContigOptions, GenomeOptions, write_genome};
+pub use assembly::{Assembly, ContigOptions, GenomeOptions, write_genome};
+pub use assembly_contig::AssemblyContig;
 pub use quality::QualityProfile;
-pub use read_pairs::{ReadOptions, SimulatedReadFiles, write_reads};
+pub use read_options::ReadOptions;
+pub use read_pairs::{SimulatedReadFiles, write_reads};
 pub use sample::{Sample, SampleOptions, Variant};
 pub use template::DuplicateKind;
 

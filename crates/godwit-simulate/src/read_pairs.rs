@@ -17,103 +17,48 @@ use std::path::{Path, PathBuf};
 use super::SimulateError;
 use super::assembly::Assembly;
 use super::atomic_text_file::AtomicTextFile;
-use super::quality::{QualityModel, QualityProfile};
-use super::rng::{Rng, complement};
+use super::quality::QualityModel;
+use super::read_options::{ADAPTERS, ReadOptions};
+use super::rng::{PURPOSE_SEQUENCING, Rng, complement};
 use super::sample::Sample;
-use super::template::{
-    DuplicateKind, FlowCellPosition, MAX_LANE_PAIRS, Molecule, MoleculeKind, PURPOSE_SEQUENCING, Templates,
-};
+use super::template::{DuplicateKind, FlowCellPosition, MAX_LANE_PAIRS, Molecule, MoleculeKind, Templates};
 
-/// Adapter sequences, with which a read continues after the end of a short fragment (Illumina TruSeq, document
-/// 1000000002694).
-const ADAPTERS: [&[u8]; 2] = [b"AGATCGGAAGAGCACACGTCTGAACTCCAGTCA", b"AGATCGGAAGAGCGTCGTGTAGGGAAAGAGTGT"];
 /// Maximum read length, bases. It is longer than that of any Illumina sequencer.
 const MAX_READ_BASES: u32 = 1000;
 
-/// Options of simulated reads.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReadOptions {
-    /// Number of read pairs in all lanes together.
-    pub pairs: u64,
-    /// Length of each read, 30 to 1000 bases.
-    pub read_bases: u32,
-    /// Mean template length, bases; at least `read_bases`.
-    pub insert_mean: u32,
-    /// Standard deviation of the template length, bases.
-    pub insert_sd: u32,
-    /// Fraction of templates that are PCR duplicates of an earlier template.
-    pub pcr_duplicate_fraction: f64,
-    /// Fraction of templates that are optical duplicates of an earlier template. The sum of both duplicate fractions is
-    /// at most 0.9.
-    pub optical_duplicate_fraction: f64,
-    /// Fraction of molecules that combine two origins (chimeras). In half of them, each read has its own origin; in the
-    /// other half, the origin changes within a read.
-    pub chimeric_fraction: f64,
-    /// Fraction of molecules with random bases. In half of them, only read 2 is random; in the other half, both reads
-    /// are. The sum with `chimeric_fraction` is at most 1.
-    pub junk_fraction: f64,
-    /// Number of lanes, 1 to 8. Each lane has its own files. Consecutive templates are in different lanes, but an
-    /// optical duplicate is in the lane of the template that it copies.
-    pub lanes: u32,
-    /// The set of base qualities that the reads have.
-    pub qualities: QualityProfile,
-    /// True to write `.fastq.gz`, compressed at level 1; false to write `.fastq`.
-    pub gzip: bool,
-    /// Seed of the random numbers. The same seed gives the same reads.
-    pub seed: u64,
-}
-
-impl Default for ReadOptions {
-    /// Returns options for 100,000 pairs of 2 x 148 bases in one lane, of which 12 % are duplicates.
-    fn default() -> Self {
-        Self {
-            pairs: 100_000,
-            read_bases: 148,
-            insert_mean: 380,
-            insert_sd: 80,
-            pcr_duplicate_fraction: 0.10,
-            optical_duplicate_fraction: 0.02,
-            chimeric_fraction: 0.004,
-            junk_fraction: 0.004,
-            lanes: 1,
-            qualities: QualityProfile::Full,
-            gzip: false,
-            seed: 1,
-        }
-    }
-}
-
-impl ReadOptions {
-    /// Returns the minimum template length, bases. With it, a read that continues past the end of the template ends
-    /// within the adapter.
-    pub(super) fn shortest_insert(&self) -> usize {
-        (self.read_bases as usize).saturating_sub(ADAPTERS[0].len()).max(20)
-    }
-
-    fn check(&self) -> Result<(), SimulateError> {
-        let duplicates = self.pcr_duplicate_fraction + self.optical_duplicate_fraction;
-        let odd = self.chimeric_fraction + self.junk_fraction;
-        let fractions =
-            [self.pcr_duplicate_fraction, self.optical_duplicate_fraction, self.chimeric_fraction, self.junk_fraction];
-        let room = MAX_LANE_PAIRS * u64::from(self.lanes);
-        let rules = [
-            ((1..=8).contains(&self.lanes), "lanes", self.lanes.to_string(), "between 1 and 8"),
-            (self.pairs <= room, "pairs", self.pairs.to_string(), "at most 467,140,608 for each lane"),
-            (
-                (30..=MAX_READ_BASES).contains(&self.read_bases),
-                "read_bases",
-                self.read_bases.to_string(),
-                "between 30 and 1000",
-            ),
-            (self.insert_mean >= self.read_bases, "insert_mean", self.insert_mean.to_string(), "at least read_bases"),
-            (fractions.iter().all(|share| *share >= 0.0), "a fraction", format!("{fractions:?}"), "at least 0"),
-            (duplicates <= 0.9, "the fraction of duplicates", duplicates.to_string(), "at most 0.9"),
-            (odd <= 1.0, "the fraction of chimeras and random reads", odd.to_string(), "at most 1"),
-        ];
-        match rules.into_iter().find(|(good, ..)| !good) {
-            Some((_, option, value, allowed)) => Err(SimulateError::Option { option, value, allowed }),
-            None => Ok(()),
-        }
+/// Checks that all options are in range.
+fn check_options(options: &ReadOptions) -> Result<(), SimulateError> {
+    let duplicates = options.pcr_duplicate_fraction + options.optical_duplicate_fraction;
+    let odd = options.chimeric_fraction + options.junk_fraction;
+    let fractions = [
+        options.pcr_duplicate_fraction,
+        options.optical_duplicate_fraction,
+        options.chimeric_fraction,
+        options.junk_fraction,
+    ];
+    let room = MAX_LANE_PAIRS * u64::from(options.lanes);
+    let rules = [
+        ((1..=8).contains(&options.lanes), "lanes", options.lanes.to_string(), "between 1 and 8"),
+        (options.pairs <= room, "pairs", options.pairs.to_string(), "at most 467,140,608 for each lane"),
+        (
+            (30..=MAX_READ_BASES).contains(&options.read_bases),
+            "read_bases",
+            options.read_bases.to_string(),
+            "between 30 and 1000",
+        ),
+        (
+            options.insert_mean >= options.read_bases,
+            "insert_mean",
+            options.insert_mean.to_string(),
+            "at least read_bases",
+        ),
+        (fractions.iter().all(|share| *share >= 0.0), "a fraction", format!("{fractions:?}"), "at least 0"),
+        (duplicates <= 0.9, "the fraction of duplicates", duplicates.to_string(), "at most 0.9"),
+        (odd <= 1.0, "the fraction of chimeras and random reads", odd.to_string(), "at most 1"),
+    ];
+    match rules.into_iter().find(|(good, ..)| !good) {
+        Some((_, option, value, allowed)) => Err(SimulateError::Option { option, value, allowed }),
+        None => Ok(()),
     }
 }
 
@@ -144,7 +89,7 @@ pub fn write_reads(
     options: &ReadOptions,
     prefix: &Path,
 ) -> Result<SimulatedReadFiles, SimulateError> {
-    options.check()?;
+    check_options(options)?;
     let named = |suffix: String| {
         let mut path = prefix.as_os_str().to_owned();
         path.push(suffix);

@@ -1,6 +1,6 @@
 //! Repeats in a simulated genome. They make reads ambiguous and the positions of indels uncertain.
 
-use super::assembly::AssemblyContig;
+use super::assembly_contig::AssemblyContig;
 use super::rng::{Rng, complement};
 
 /// Families of dispersed repeats: length of the unit in bases, and fraction of bases in which copies differ from it.

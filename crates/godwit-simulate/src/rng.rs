@@ -4,6 +4,19 @@
 //! Each purpose and each template number has its own generator, so that template 7 can be computed without computing
 //! the templates before it.
 
+/// Purpose of the numbers of the genome.
+pub(super) const PURPOSE_GENOME: u64 = 1;
+/// Purpose of the numbers of the variants of a sample.
+pub(super) const PURPOSE_SAMPLE: u64 = 2;
+/// Purpose of the numbers of a molecule.
+pub(super) const PURPOSE_MOLECULE: u64 = 3;
+/// Purpose of the numbers that choose the template which a duplicate copies.
+pub(super) const PURPOSE_ORIGIN: u64 = 4;
+/// Purpose of the numbers of a position on the flow cell.
+pub(super) const PURPOSE_SLOT: u64 = 5;
+/// Purpose of the numbers of the errors and qualities of a read pair.
+pub(super) const PURPOSE_SEQUENCING: u64 = 6;
+
 /// A deterministic random number generator.
 pub(super) struct Rng([u64; 4]);
 

@@ -9,8 +9,7 @@ use std::path::Path;
 use super::SimulateError;
 use super::assembly::Assembly;
 use super::atomic_text_file::AtomicTextFile;
-use super::rng::Rng;
-use super::template::PURPOSE_SAMPLE;
+use super::rng::{PURPOSE_SAMPLE, Rng};
 
 /// Maximum length of a simulated insertion or deletion, bases.
 const MAX_INDEL_BASES: u64 = 20;

@@ -6,16 +6,9 @@
 
 use super::SimulateError;
 use super::assembly::Assembly;
-use super::read_pairs::ReadOptions;
-use super::rng::Rng;
+use super::read_options::ReadOptions;
+use super::rng::{PURPOSE_MOLECULE, PURPOSE_ORIGIN, PURPOSE_SLOT, Rng};
 use super::sample::Sample;
-
-pub(super) const PURPOSE_GENOME: u64 = 1;
-pub(super) const PURPOSE_SAMPLE: u64 = 2;
-const PURPOSE_MOLECULE: u64 = 3;
-const PURPOSE_ORIGIN: u64 = 4;
-const PURPOSE_SLOT: u64 = 5;
-pub(super) const PURPOSE_SEQUENCING: u64 = 6;
 
 /// Side length of a cell, pixels. A tile is divided into cells. A template that is not an optical duplicate has its own
 /// cell, and its optical duplicates are in the same cell. They are therefore closer than 100 pixels, within which
