@@ -25,6 +25,7 @@ pub mod reference_pipeline;
 pub mod s3;
 pub mod sam;
 pub mod sam_fuzzer;
+pub mod sam_records;
 pub mod sample;
 pub mod scratch;
 pub mod shrink;

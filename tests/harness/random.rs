@@ -29,6 +29,11 @@ impl Random {
         if end == 0 { 0 } else { (self.next_u64() % end as u64) as usize }
     }
 
+    /// Returns a number in `0..end`, which must not be empty.
+    pub fn below_u64(&mut self, end: u64) -> u64 {
+        self.next_u64() % end
+    }
+
     /// Returns a number in `low..=high`.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + (self.next_u64() % (high - low + 1) as u64) as i64

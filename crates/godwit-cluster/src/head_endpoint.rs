@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::MutableBuffer;
 use bytes::Bytes;
+use godwit_dataset::Principal;
 use godwit_fleet::WorkerId;
 use godwit_flight::{
     Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, ServerTls, Status,

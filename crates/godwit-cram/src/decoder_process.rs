@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use godwit_formats::{is_system_failure, message_with_causes};
+use godwit_model::{is_system_failure, message_with_causes};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 

@@ -383,19 +383,3 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
 pub fn read_only_error() -> DatasetError {
     DatasetError::Forbidden { problem: "datasets are read-only on this server; start it with --writable".to_owned() }
 }
-
-impl From<DatasetError> for tonic::Status {
-    fn from(error: DatasetError) -> Self {
-        let text = message_with_causes(&error);
-        match error {
-            DatasetError::NotFound { .. } => ErrorReason::DatasetNotFound.status(tonic::Code::NotFound, text),
-            DatasetError::InvalidRequest { .. } => Self::invalid_argument(text),
-            DatasetError::Forbidden { .. } => Self::permission_denied(text),
-            DatasetError::AlreadyExists { .. } => Self::already_exists(text),
-            DatasetError::Changed { .. } => ErrorReason::DatasetChanged.status(tonic::Code::FailedPrecondition, text),
-            DatasetError::Data(_) => Self::data_loss(text),
-            DatasetError::Remote(_) => ErrorReason::SourceUnavailable.status(tonic::Code::Unavailable, text),
-            DatasetError::Local(_) => Self::unavailable(text),
-        }
-    }
-}

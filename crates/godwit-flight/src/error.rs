@@ -154,7 +154,8 @@ pub fn dataset_status(error: DatasetError) -> Status {
         DatasetError::AlreadyExists { .. } => Status::already_exists(text),
         DatasetError::Changed { .. } => ErrorReason::DatasetChanged.status(Code::FailedPrecondition, text),
         DatasetError::Data(_) => Status::data_loss(text),
-        DatasetError::Local(_) | DatasetError::Remote(_) => Status::unavailable(text),
+        DatasetError::Remote(_) => ErrorReason::SourceUnavailable.status(Code::Unavailable, text),
+        DatasetError::Local(_) => Status::unavailable(text),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Flows in: a BAM file of any origin. Flows out: its [`Header`](crate::sam::Header), and its packed records, which are
 //! validated so that later code may trust them ([`check_record`]). The records are read in order ([`Reader`]) or at
-//! positions from an index ([`BamFile`]). [`crate::bgzf::Writer`] writes records; [`godwit_model::RawRecord`] reads the
+//! positions from an index ([`BamFile`]). [`godwit_io::bgzf::Writer`] writes records; [`godwit_model::RawRecord`] reads the
 //! fields of a record.
 
 mod error;

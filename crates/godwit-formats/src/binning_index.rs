@@ -29,7 +29,7 @@ pub use self::data_density::{DENSITY_WINDOW_BASES, DataDensity};
 pub use self::index_summary::{IndexReadError, IndexSummary};
 pub use self::region_index::{Chunk as FileChunk, RegionIndex, merge_chunks};
 pub use self::tabix::TabixBuilder;
-use crate::bgzf::RecordOffsets;
+use godwit_io::bgzf::RecordOffsets;
 
 /// Binary logarithm of the width of the smallest bins, which is 16,384 bases.
 const MIN_SHIFT: u32 = 14;
@@ -130,7 +130,7 @@ pub enum IndexError {
 /// # Examples
 ///
 /// ```
-/// use godwit_formats::bgzf::RecordOffsets;
+/// use godwit_io::bgzf::RecordOffsets;
 /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 /// use godwit_model::{Contig, Genome};
 /// let genome = Genome::new(vec![Contig { name: "a".into(), length: 1000, alternate: false }])?;
@@ -170,7 +170,7 @@ impl IndexBuilder {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_io::bgzf::RecordOffsets;
     /// use godwit_formats::binning_index::{IndexBuilder, IndexError};
     /// use godwit_model::{Contig, Genome};
     ///
@@ -228,7 +228,7 @@ impl IndexBuilder {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_io::bgzf::RecordOffsets;
     /// use godwit_formats::binning_index::{IndexBuilder, RegionIndex};
     /// use godwit_model::{Contig, Genome};
     ///

@@ -20,8 +20,8 @@ pub use error::FastaError;
 pub use indexed_reader::IndexedReader;
 pub use reader::Reader;
 
-use crate::bgzf::{self, BgzfText, BlockTable};
-use crate::random_access::{LocalFile, RandomAccess};
+use godwit_io::bgzf::{self, BgzfText, BlockTable};
+use godwit_io::random_access::{LocalFile, RandomAccess};
 
 /// One record (line) of a `.fai` index: the layout of the bases of a contig in the text of a FASTA file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub fn check_random_access(path: &Path) -> Result<(), FastaError> {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_formats::bgzf;
+/// use godwit_io::bgzf;
 /// use godwit_formats::fasta::read_block_table;
 ///
 /// # let directory = tempfile::tempdir()?;
@@ -151,7 +151,8 @@ pub fn read_block_table(path: &Path) -> Result<Option<BlockTable>, FastaError> {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_formats::{bgzf, fasta};
+/// use godwit_formats::fasta;
+/// use godwit_io::bgzf;
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("a.fa.gz");

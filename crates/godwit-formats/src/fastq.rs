@@ -12,7 +12,7 @@
 //! ignored. FASTA records and reads without bases have no qualities. In some cases bwa stops silently, or uses damaged
 //! text as if it were complete. In these cases this reader returns an error that names the file and the record.
 //!
-//! The threads of [`crate::bgzf`] decompress each file ahead of this reader. This module does not trim adapters, and
+//! The threads of [`godwit_io::bgzf`] decompress each file ahead of this reader. This module does not trim adapters, and
 //! supports only the quality encoding Phred+33.
 
 mod batch_builder;
@@ -27,12 +27,12 @@ mod tests;
 use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
+use godwit_io::bgzf;
 use serde::{Deserialize, Serialize};
 
 use self::batch_builder::ReadBatchBuilder;
 pub use self::error::{FastqError, RecordLocation};
 use self::record_reader::{Record, RecordReader};
-use crate::bgzf;
 use crate::unaligned::{self, Read};
 
 /// Maximum bytes of one record, from the title to the qualities. It limits the memory used for files that are not
@@ -220,7 +220,7 @@ impl LaneReader {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_formats::bgzf;
+    /// use godwit_io::bgzf;
     /// use godwit_formats::fastq::{LaneEvent, LaneInput, LaneOptions, LaneReader};
     ///
     /// # let directory = tempfile::tempdir()?;
@@ -254,7 +254,7 @@ impl LaneReader {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_formats::bgzf::{AccessPoint, AccessPointKind, Reader, ResumePoint};
+    /// use godwit_io::bgzf::{AccessPoint, AccessPointKind, Reader, ResumePoint};
     /// use godwit_formats::fastq::{FastqResumePoint, LaneEvent, LaneInput, LaneOptions, LaneReader};
     ///
     /// # let directory = tempfile::tempdir()?;

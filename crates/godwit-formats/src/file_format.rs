@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-use crate::random_access::RandomAccess;
+use godwit_io::random_access::RandomAccess;
+
 use crate::sam::{AlignmentFormat, detect_format_in_bytes};
 
 /// Number of bytes that are read to detect the format; they contain at most two complete BGZF blocks.
@@ -45,7 +46,7 @@ impl FileFormat {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use godwit_formats::file_format::FileFormat;
-    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_io::random_access::LocalFile;
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("input");
@@ -101,8 +102,9 @@ impl FileFormat {
 
 #[cfg(test)]
 mod tests {
+    use godwit_io::random_access::LocalFile;
+
     use super::*;
-    use crate::random_access::LocalFile;
 
     #[test]
     fn the_first_bytes_show_the_format_plain_or_compressed() {

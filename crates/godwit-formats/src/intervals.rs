@@ -9,10 +9,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bgzf::{BgzfError, LineStatus, Reader, next_line, open_text};
 use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use godwit_io::bgzf::{BgzfError, LineStatus, Reader, next_line, open_text};
 use godwit_model::Region;
 
 /// Maximum bytes of a line of the file.
@@ -145,7 +145,7 @@ pub fn read_bed(path: &Path) -> Result<Vec<BedInterval>, IntervalError> {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_formats::bgzf;
+/// use godwit_io::bgzf;
 /// use godwit_formats::intervals::read_bed_from;
 ///
 /// # let directory = tempfile::tempdir()?;

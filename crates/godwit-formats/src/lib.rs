@@ -2,18 +2,11 @@
 //! do the reverse.
 
 pub mod bam;
-pub mod bgzf;
 pub mod binning_index;
-pub mod columnar;
-pub mod crypt4gh;
-pub mod csv;
 pub mod fasta;
 pub mod fastq;
 pub mod file_format;
 pub mod intervals;
-pub mod random_access;
 pub mod sam;
 pub mod unaligned;
 pub mod vcf;
-
-pub use godwit_model::{is_system_failure, message_with_causes};

@@ -23,4 +23,4 @@ pub(crate) use line_encoder::fits_bam_positions;
 pub(crate) use reader::detect_format_in_bytes;
 pub use reader::{AlignmentFormat, Reader, SamLines, detect_format};
 pub use record_values::{RecordValues, append_float_tag, append_integer_tag, append_tags, append_text_tag};
-pub(crate) use tags::append_integer_value;
+pub use tags::append_integer_value;

@@ -2,10 +2,9 @@
 //! ([`godwit_model::schema::variant_columns`]).
 //!
 //! Flows in: VCF (plain, gzip or BGZF), or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
-//! ([`VariantBatchBuilder`]), and Parquet files of these batches ([`VariantParquetWriter`]; for Arrow files see
-//! [`crate::columnar::ArrowFileWriter::with_schema`]). BGZF files can also be read at positions from an index
-//! ([`VcfFile`]). Every header that bcftools reads is accepted: a missing description, a field that is defined twice,
-//! or an unknown line is not an error. Ambiguous records are rejected, which have too few fields, no position, or text
+//! ([`VariantBatchBuilder`]), which `godwit_columnar` writes to Parquet and Arrow files. BGZF files can also be read at
+//! positions from an index ([`VcfFile`]). Every header that bcftools reads is accepted: a missing description, a field
+//! that is defined twice, or an unknown line is not an error. Ambiguous records are rejected, which have too few fields, no position, or text
 //! that is not UTF-8. [`lines`] is for the output of variant callers, whose bytes are checked and stored unchanged.
 
 mod batch_builder;
@@ -19,7 +18,6 @@ pub mod lines;
 mod reader;
 mod record;
 mod variant_layout;
-mod variant_parquet_writer;
 
 #[cfg(test)]
 mod tests;
@@ -32,4 +30,3 @@ pub use indexed_reader::{IndexedRecords, IntervalFilter, VcfFile};
 pub use reader::Reader;
 pub use record::Record;
 pub use variant_layout::VariantLayout;
-pub use variant_parquet_writer::VariantParquetWriter;

@@ -9,8 +9,8 @@ use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_files_state, ind
 use godwit_formats::bam::BamFile;
 use godwit_formats::binning_index::{DataDensity, IndexSummary, RegionIndex};
 use godwit_formats::fasta::{IndexedReader, parse_fai};
-use godwit_formats::random_access::LocalFile;
 use godwit_formats::sam::{Header, LineEncoder};
+use godwit_io::random_access::LocalFile;
 use godwit_model::{IntervalSet, Region};
 use godwit_pipeline::verify;
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use godwit_formats::bgzf::{BlockCompressor, EOF_BLOCK, Reader};
+use godwit_io::bgzf::{BlockCompressor, EOF_BLOCK, Reader};
 use tempfile::TempDir;
 
 /// Uncompressed size of a BGZF block, bytes; small, so that a short input has several blocks.

@@ -4,10 +4,8 @@ use std::fs::File;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
+use godwit_delta::{Collection, GwpReader, KmerIndex, PackOptions, Reference, ReferenceCachePolicy, pack, unpack};
 use godwit_model::Region;
-use godwit_transfer::delta::{
-    Collection, GwpReader, KmerIndex, PackOptions, Reference, ReferenceCachePolicy, pack, unpack,
-};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::input_files::ScratchDirectory;

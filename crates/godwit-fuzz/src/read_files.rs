@@ -1,9 +1,10 @@
 //! Fuzz targets for files of unaligned reads: FASTQ, FASTA, SAM and BAM.
 
+use godwit_formats::bam;
 use godwit_formats::fastq::{LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::{self, AlignmentFormat};
 use godwit_formats::unaligned::{self, ReadGroupFilter, Selection};
-use godwit_formats::{bam, bgzf};
+use godwit_io::bgzf;
 
 use crate::input_files::{compress_bgzf as as_bgzf, compress_gzip, open_input, split_parts};
 

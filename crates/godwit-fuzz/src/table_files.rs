@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use godwit_formats::columnar::ArrowFile;
-use godwit_formats::csv::CsvFile;
-use godwit_formats::random_access::LocalFile;
+use godwit_columnar::ArrowFile;
+use godwit_columnar::csv::CsvFile;
+use godwit_io::random_access::LocalFile;
 
 use crate::input_files::ScratchDirectory;
 

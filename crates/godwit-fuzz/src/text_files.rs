@@ -3,10 +3,10 @@
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use godwit_formats::bgzf::RecordOffsets;
 use godwit_formats::binning_index::TabixBuilder;
 use godwit_formats::fasta::Reader;
 use godwit_formats::vcf::lines;
+use godwit_io::bgzf::RecordOffsets;
 use godwit_model::{Contig, Genome};
 
 use crate::input_files::{anonymous_file, split_parts};

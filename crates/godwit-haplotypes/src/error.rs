@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use godwit_formats::fasta::FastaError;
 use godwit_formats::intervals::IntervalError;
-use godwit_formats::is_system_failure;
 use godwit_formats::vcf::VcfError;
+use godwit_model::is_system_failure;
 
 /// An error that ends a comparison.
 #[derive(Debug, thiserror::Error)]

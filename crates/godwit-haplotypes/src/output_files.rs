@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use godwit_formats::bgzf::Writer;
 use godwit_formats::binning_index::TabixBuilder;
 use godwit_formats::fasta::FaiRecord;
 use godwit_formats::vcf::lines::Record;
+use godwit_io::bgzf::Writer;
 use godwit_model::{Contig, Genome};
 
 use crate::comparison_options::{HaplotypeOptions, OutputMode};

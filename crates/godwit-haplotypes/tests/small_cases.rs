@@ -5,11 +5,11 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use godwit_formats::bgzf::open_text;
 use godwit_formats::binning_index::RegionIndex;
 use godwit_haplotypes::{
     HaplotypeComparison, HaplotypeError, HaplotypeOptions, OutputMode, SampleChoice, ScoreField, compare_haplotypes,
 };
+use godwit_io::bgzf::open_text;
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use godwit_formats::bgzf::open_text;
 use godwit_haplotypes::{
     HaplotypeComparison, HaplotypeError, HaplotypeOptions, OutputMode, PhaseRule, Preference, SampleChoice, ScoreField,
     Subset, compare_haplotypes,
 };
+use godwit_io::bgzf::open_text;
 use godwit_tests::skip;
 
 /// Options of vcfeval that godwit does not have: alternate matches, slope files, and other criteria of a threshold.

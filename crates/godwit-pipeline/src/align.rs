@@ -54,7 +54,7 @@ pub struct AlignOptions {
     /// File of the reference sequence; the aligner's index files are in the same directory.
     pub reference: PathBuf,
     /// Input files of each lane: a single file, or one file for read 1 and one for read 2. The path
-    /// [`godwit_formats::bgzf::STDIN_PATH`] stands for standard input.
+    /// [`godwit_io::bgzf::STDIN_PATH`] stands for standard input.
     pub lanes: Vec<Vec<PathBuf>>,
     /// Options for reading and trimming reads.
     pub reads: ReadsOptions,

@@ -10,7 +10,7 @@ use std::path::Path;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_files_state};
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 
 use crate::error::PipelineError;
 use crate::host_resources;

@@ -32,7 +32,7 @@ use std::time::Instant;
 use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
 use godwit_files::{AtomicSet, check_available};
-use godwit_formats::crypt4gh::PublicKey;
+use godwit_io::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 
 use crate::encryption::encrypt_files;

@@ -23,7 +23,7 @@ use godwit_cluster::{ConnectionError, WorkerInputSender, WorkerInputs, WorkerOpt
 use godwit_engines::aligner::AlignerInfo;
 use godwit_exchange::ShardId;
 use godwit_fleet::address::AddressChoice;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_model::{BlockId, PartitionPlan};
 
 use crate::align_messages::{

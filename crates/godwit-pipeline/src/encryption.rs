@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use godwit_files::{AtomicFile, AtomicSet};
-use godwit_formats::crypt4gh::{Encryptor, PublicKey, encrypted_path};
+use godwit_io::crypt4gh::{Encryptor, PublicKey, encrypted_path};
 
 use crate::PipelineError;
 

@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError};
+use godwit_columnar::ColumnarError;
 use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_fleet::FleetError;
 use godwit_formats::bam::BamError;
-use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::intervals::IntervalError;
 use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
-use godwit_formats::{is_system_failure, message_with_causes};
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_model::{ContigId, Genome};
+use godwit_model::{is_system_failure, message_with_causes};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;

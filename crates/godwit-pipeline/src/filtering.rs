@@ -12,9 +12,9 @@ use godwit_engines::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit};
 use godwit_engines::variant_filter::{self as gatk, FilterInvocation, HARD_FILTERS, TrainingResource, VariantKind};
 use godwit_engines::{EngineError, ProcessPipeline};
 use godwit_files::{AtomicFile, AtomicSet};
-use godwit_formats::bgzf;
-use godwit_formats::message_with_causes;
 use godwit_formats::vcf::lines::Reader;
+use godwit_io::bgzf;
+use godwit_model::message_with_causes;
 use serde::Serialize;
 
 use crate::call::{

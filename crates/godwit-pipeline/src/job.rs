@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_formats::crypt4gh::PublicKey;
+use godwit_io::crypt4gh::PublicKey;
 
 use crate::error::PipelineError;
 use crate::marking::{DuplicatePolicy, MarkingOptions};

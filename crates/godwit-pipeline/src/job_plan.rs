@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_formats::bgzf;
+use godwit_io::bgzf;
 use serde::Serialize;
 
 use crate::error::PipelineError;

@@ -2,7 +2,7 @@
 //! workflows that combine them.
 //!
 //! [`align()`] aligns FASTQ, marks duplicates and writes sorted output; [`markdup()`] marks duplicates in reads that
-//! are already aligned; [`simulate`] creates reads whose origin in the genome is known. A job reports its progress to
+//! are already aligned. A job reports its progress to
 //! an [`Observer`] and stops when its cancel flag is set. This crate contains no terminal or command-line code.
 
 mod align;
@@ -43,7 +43,6 @@ mod report_page;
 mod report_publication;
 mod runs;
 mod scratch;
-pub mod simulate;
 mod unfinished_job;
 mod variant_table;
 mod verify;

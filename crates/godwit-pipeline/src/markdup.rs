@@ -14,8 +14,8 @@ use std::time::Instant;
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use godwit_files::parent_directory;
-use godwit_formats::crypt4gh::FILE_SUFFIX;
 use godwit_formats::sam::Header;
+use godwit_io::crypt4gh::FILE_SUFFIX;
 use godwit_kernels::markdup::{BlockSignatures, DuplicateMode, SignatureBuilder};
 use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
@@ -42,7 +42,7 @@ const BLOCK_BYTES: usize = 32 << 20;
 /// Input, outputs and options of `markdup`.
 #[derive(Clone, Debug)]
 pub struct MarkdupOptions {
-    /// Path of a SAM, BAM or CRAM file; [`godwit_formats::bgzf::STDIN_PATH`] stands for standard input.
+    /// Path of a SAM, BAM or CRAM file; [`godwit_io::bgzf::STDIN_PATH`] stands for standard input.
     pub input: PathBuf,
     /// Path of the main output, whose extension decides the format. The names of all other output files start with this
     /// path without the extension.

@@ -9,8 +9,8 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
 use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_files::write_atomically;
-use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta;
+use godwit_io::bgzf::BlockTable;
 use godwit_model::Genome;
 
 use crate::error::PipelineError;

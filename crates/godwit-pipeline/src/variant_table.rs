@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
+use godwit_columnar::{ArrowFileWriter, TableFormat, VariantParquetWriter};
 use godwit_files::{AtomicFile, AtomicSet};
-use godwit_formats::columnar::{ArrowFileWriter, TableFormat};
-use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout, VariantParquetWriter};
+use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
 
 use crate::error::PipelineError;
 
@@ -75,7 +75,9 @@ impl<'f> VariantTableWriter<'f> {
     fn new(format: TableFormat, layout: &VariantLayout, file: &'f File) -> Result<Self, PipelineError> {
         let out = BufWriter::new(file);
         Ok(match format {
-            TableFormat::Parquet => Self::Parquet(Box::new(VariantParquetWriter::new(layout, out)?)),
+            TableFormat::Parquet => {
+                Self::Parquet(Box::new(VariantParquetWriter::new(layout, out).map_err(PipelineError::Columns)?))
+            }
             TableFormat::Arrow => Self::Arrow(Box::new(
                 ArrowFileWriter::with_schema(&layout.schema, out).map_err(PipelineError::Columns)?,
             )),
@@ -84,14 +86,14 @@ impl<'f> VariantTableWriter<'f> {
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError> {
         match self {
-            Self::Parquet(file) => Ok(file.write(batch)?),
+            Self::Parquet(file) => file.write(batch).map_err(PipelineError::Columns),
             Self::Arrow(file) => file.write(batch).map_err(PipelineError::Columns),
         }
     }
 
     fn finish(self, path: &Path) -> Result<(), PipelineError> {
         let mut out = match self {
-            Self::Parquet(file) => file.finish()?,
+            Self::Parquet(file) => file.finish().map_err(PipelineError::Columns)?,
             Self::Arrow(file) => file.finish().map_err(PipelineError::Columns)?,
         };
         out.flush().map_err(PipelineError::file("write", path))

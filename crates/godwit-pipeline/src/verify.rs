@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use godwit_files::parent_directory;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 
 use crate::error::PipelineError;
 use crate::manifest::{MANIFEST_SUFFIX, Manifest, ManifestFile, range_checksum};

@@ -23,8 +23,8 @@ use godwit_engines::caller::CallerChoice;
 use godwit_engines::gatk::GatkToolkit;
 use godwit_engines::variant_filter::TrainingResource;
 use godwit_files::check_available;
-use godwit_formats::message_with_causes;
 use godwit_model::PloidyTable;
+use godwit_model::message_with_causes;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
 use crate::align_and_call::{add_calling_report, align_with_calling};

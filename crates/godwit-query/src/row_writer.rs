@@ -9,7 +9,7 @@ use arrow_csv::writer::{Writer as CsvWriter, WriterBuilder};
 use arrow_ipc::writer::StreamWriter;
 use arrow_json::LineDelimitedWriter;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use godwit_formats::columnar::{ColumnarError, PageCompression, TableParquetWriter};
+use godwit_columnar::{ColumnarError, PageCompression, TableParquetWriter};
 
 use crate::error::StatementError;
 

@@ -7,7 +7,7 @@ use arrow_array::{Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use godwit_dataset::{Dataset, DatasetError, Scan, ScanPart};
-use godwit_flight::{DirectScan, DirectScanColumns, StatementResult, Status};
+use godwit_flight::{DirectScan, DirectScanColumns, StatementResult, Status, dataset_status};
 use tokio::sync::mpsc;
 
 use crate::error::StatementError;
@@ -140,14 +140,14 @@ fn read_parts(
     scan: Scan,
     threads: usize,
 ) -> Result<impl Stream<Item = Result<RecordBatch, Status>> + Send + use<>, StatementError> {
-    let parts = dataset.parts(&scan, threads.max(1)).map_err(Status::from)?;
+    let parts = dataset.parts(&scan, threads.max(1)).map_err(dataset_status)?;
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_BATCHES * threads.max(1));
     for part in parts {
         let (dataset, scan, sender) = (dataset.clone(), scan.clone(), sender.clone());
         tokio::task::spawn_blocking(move || {
             if let Err(error) = send_part(&*dataset, &scan, &part, &sender) {
                 // Ignore the result: sending fails only if the receiver does not need the rows any more.
-                let _ = sender.blocking_send(Err(error.into()));
+                let _ = sender.blocking_send(Err(dataset_status(error)));
             }
         });
     }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError};
+use godwit_columnar::ColumnarError;
 use godwit_engines::EngineError;
-use godwit_formats::columnar::ColumnarError;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 
 /// Error of a search that is not possible, or that failed.
 #[derive(Debug, thiserror::Error)]

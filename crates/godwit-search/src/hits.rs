@@ -13,8 +13,8 @@ use std::sync::Arc;
 use arrow_array::builder::{Float64Builder, Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use godwit_columnar::{ColumnarError, TableFileWriter, TableFormat};
 use godwit_files::{AtomicFile, Spill};
-use godwit_formats::columnar::{ColumnarError, TableFileWriter, TableFormat};
 use godwit_model::schema::hit_columns;
 
 use crate::SearchError;

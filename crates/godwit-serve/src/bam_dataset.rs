@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use godwit_columnar::{AlignmentBatchBuilder, AlignmentLayout};
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::bam::BamFile;
-use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout};
 use godwit_formats::sam::Header;
 use godwit_model::schema::alignment_columns;
 use godwit_model::{Genome, IntervalSet, Region};

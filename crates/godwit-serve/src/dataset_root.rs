@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::SchemaRef;
 use godwit_dataset::{Catalog, Dataset, DatasetError, DatasetWriter, PutRequest, TEMPORARY_DIRECTORY, read_only_error};
-use godwit_formats::crypt4gh;
+use godwit_delta::ReferenceStore;
 use godwit_formats::file_format::FileFormat;
 use godwit_formats::intervals::IntervalFormat;
-use godwit_transfer::ReferenceStore;
+use godwit_io::crypt4gh;
 
 use crate::bam_dataset::{self, BamDataset};
 use crate::bucket::{self, Bucket};

@@ -2,7 +2,7 @@
 
 use godwit_dataset::{DatasetError, ScanPart};
 use godwit_formats::binning_index::{FileChunk, IndexReadError, RegionIndex, merge_chunks};
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 
 use crate::bucket::find_remote_error;
 use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use godwit_dataset::DatasetError;
 use godwit_files::FileStamp;
-use godwit_formats::bgzf::{Reader, open_text_source};
-use godwit_formats::crypt4gh::{self, FILE_SUFFIX};
-use godwit_formats::random_access::{LocalFile, RandomAccess};
+use godwit_io::bgzf::{Reader, open_text_source};
+use godwit_io::crypt4gh::{self, FILE_SUFFIX};
+use godwit_io::random_access::{LocalFile, RandomAccess};
 
 use crate::bucket::Bucket;
 use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::SchemaRef;
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
-use godwit_transfer::delta::DeltaError;
-use godwit_transfer::{GwpFile, ReferenceStore, TransferError};
+use godwit_delta::{DeltaError, DeltaFileError, GwpFile, ReferenceStore};
 
 use crate::batch_reader::{fused_reader, single_part};
 use crate::file_snapshot::DatasetSnapshot;
@@ -46,16 +45,15 @@ impl GwpDataset {
         others: impl FnOnce() -> Result<Vec<PathBuf>, DatasetError>,
     ) -> Result<Self, DatasetError> {
         let seen_file = seen.single_file()?;
-        let lacks = |error: &TransferError| {
-            matches!(error, TransferError::Delta { source: DeltaError::MissingReference { .. }, .. })
-        };
+        let lacks = |error: &DeltaFileError| matches!(error.source, DeltaError::MissingReference { .. });
         let file = match GwpFile::open(&seen_file.path, references) {
             Err(error) if lacks(&error) => {
                 GwpFile::open(&seen_file.path, &ReferenceStore::without_cache_files(others()?, 1)).map_err(|error| match error {
-                    TransferError::Delta { source: DeltaError::MissingReference { expected_digest }, location } => {
+                    DeltaFileError { source: DeltaError::MissingReference { expected_digest }, path } => {
                         let problem = format!(
-                            "{location} was packed against the reference {expected_digest}, which is neither among the references of this server nor below its \
-                             root; name it with --reference"
+                            "{} was packed against the reference {expected_digest}, which is neither among the references of this server nor below its \
+                             root; name it with --reference",
+                            path.display()
                         );
                         DatasetError::InvalidRequest { problem }
                     }

@@ -21,7 +21,7 @@ use godwit_dataset::{
     AccessRecord, AuthError, Authorizer, Catalog as _, DatasetError, FileAccess, FileAuthorization, Principal,
     encode_base64, percent_decode,
 };
-use godwit_formats::bgzf::{ChunkBlocks, extract_chunk};
+use godwit_io::bgzf::{ChunkBlocks, extract_chunk};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Serialize;

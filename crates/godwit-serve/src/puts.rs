@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use godwit_columnar::{ColumnarError, PageCompression, ParquetFiles, TableParquetWriter};
 use godwit_dataset::{DatasetError, DatasetWriter, PutRequest, PutSummary, WriteMode};
 use godwit_files::{AtomicFile, sync_directory};
-use godwit_formats::columnar::{ColumnarError, PageCompression, ParquetFiles, TableParquetWriter};
 
 use self::dataset_part::{MemoryBudget, PutPart, remove_part};
 use self::staging_directory::{StagingArea, StagingDirectory};
@@ -257,7 +257,7 @@ impl PutTarget {
     fn encode_error(&self, source: ColumnarError) -> DatasetError {
         match dataset_error(PutError::Encode { name: self.name.clone(), source }) {
             DatasetError::Data(error) => {
-                DatasetError::InvalidRequest { problem: godwit_formats::message_with_causes(&*error) }
+                DatasetError::InvalidRequest { problem: godwit_model::message_with_causes(&*error) }
             }
             other => other,
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use godwit_dataset::DatasetError;
-use godwit_formats::is_system_failure;
+use godwit_model::is_system_failure;
 
 use crate::bucket::find_remote_error;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use godwit_columnar::{AlignmentBatchBuilder, AlignmentLayout};
 use godwit_cram::DecodeRequest;
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::bam::RecordBuffer;
-use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout};
 use godwit_formats::sam::{self, Header, LineEncoder};
 use godwit_model::{IntervalSet, RawRecord};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
+use godwit_columnar::csv::CsvFile;
+use godwit_columnar::{ArrowFile, ParquetFiles, ParquetReadError};
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
-use godwit_formats::columnar::{ArrowFile, ParquetFiles, ParquetReadError};
-use godwit_formats::csv::CsvFile;
 use godwit_model::schema::{alignment_columns, variant_columns};
 
 use crate::batch_reader::{fused_reader, single_part};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
-use godwit_formats::bgzf::BgzfError;
 use godwit_formats::vcf::{
     IndexedRecords, IntervalFilter, Reader, VariantBatchBuilder, VariantLayout, VcfError, VcfFile,
 };
+use godwit_io::bgzf::BgzfError;
 use godwit_model::{IntervalSet, Region};
 
 use crate::batch_reader::{fused_reader, single_part};

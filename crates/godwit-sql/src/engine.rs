@@ -321,8 +321,8 @@ impl QueryEngine {
     /// # use std::path::PathBuf;
     /// # use datafusion::arrow::datatypes::SchemaRef;
     /// # use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
-    /// # use godwit_formats::csv::{CsvError, CsvFile};
-    /// # use godwit_formats::random_access::LocalFile;
+    /// # use godwit_columnar::csv::{CsvError, CsvFile};
+    /// # use godwit_io::random_access::LocalFile;
     /// use std::fs;
     /// use std::sync::Arc;
     ///

@@ -91,7 +91,7 @@ impl From<QueryError> for Status {
             QueryError::NotAQuery { .. } => ErrorReason::NotAQuery.status(Code::PermissionDenied, text),
             QueryError::MemoryLimit { .. } => Self::resource_exhausted(text),
             QueryError::Execution { .. } => ErrorReason::StatementFailed.status(Code::InvalidArgument, text),
-            QueryError::Dataset(error) => error.into(),
+            QueryError::Dataset(error) => dataset_status(error),
         }
     }
 }

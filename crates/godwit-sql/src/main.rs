@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_dataset::{Catalog, DatasetAccessList};
+use godwit_delta::ReferenceStore;
 use godwit_flight::Status;
-use godwit_formats::crypt4gh::load_process_keys;
+use godwit_io::crypt4gh::load_process_keys;
 use godwit_query::{PipelineJobs, READY_LINE, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants};
 use godwit_serve::{CramOptions, DatasetRoot};
 use godwit_sql::{QueryEngine, QueryResources, serve_statements};
-use godwit_transfer::ReferenceStore;
 
 /// Fraction of the memory limit of a server's statement that the SQL engine may allocate in its own accounting. The
 /// remaining memory is for allocations that the engine does not count.

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use godwit_delta::ReferenceStore;
+
 use crate::blake3_tree::{block_byte_range, block_count};
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
@@ -36,7 +38,6 @@ use crate::location::Location;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, path_to_text, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::ranges::RangeSet;
-use crate::reference_store::ReferenceStore;
 use crate::selection::Selection;
 use crate::server_errors::error_from_status;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};

@@ -3,7 +3,7 @@
 //! [`delta_sender`] reads a file, packs its text ([`crate::delta`]) and emits
 //! [`DeltaMessage`](delta_message::DeltaMessage)s. [`delta_receiver`] unpacks them into a temporary file, and renames
 //! it if its BLAKE3 equals that of the original. [`bgzf_recompression`] decompresses BGZF files and restores the same
-//! compressed bytes. [`crate::reference_store`] loads references. `copy::delta_copy` is the client, [`delta_service`] the
+//! compressed bytes. [`godwit_delta::ReferenceStore`] loads references. `copy::delta_copy` is the client, [`delta_service`] the
 //! server. An interrupted file is sent again from its start.
 
 mod bgzf_recompression;

@@ -3,8 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use godwit_delta::{DeltaError, DeltaFileError};
+
 use crate::copy_events::CopySummary;
-use crate::delta::DeltaError;
 use godwit_flight::{Code, ErrorReason, FlightError, Status};
 
 /// The error of a copy, or of an operation that a server carries out for it.
@@ -173,6 +174,16 @@ impl TransferError {
             | Self::Flight(_)
             | Self::Interrupted
             | Self::Internal { .. } => false,
+        }
+    }
+}
+
+impl From<DeltaFileError> for TransferError {
+    fn from(error: DeltaFileError) -> Self {
+        let DeltaFileError { path, source } = error;
+        match source {
+            DeltaError::Io { path, source } => Self::Io { operation: "read", path, source },
+            source => Self::Delta { location: path.display().to_string(), source },
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use godwit_delta::ReferenceStore;
 use godwit_flight::Token;
 
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
@@ -15,7 +16,6 @@ use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;
 use crate::location::Location;
-use crate::reference_store::ReferenceStore;
 
 /// Largest number of events in a buffer; further events replace the oldest ones.
 const MAX_BUFFERED_EVENTS: usize = 1000;

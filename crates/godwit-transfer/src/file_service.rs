@@ -14,6 +14,7 @@ use arrow_array::RecordBatch;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use godwit_dataset::{Authorizer, FileAccess, FileAuthorization, Principal};
+use godwit_delta::ReferenceStore;
 use godwit_flight::{
     Download, FileInfo, FileService, FlightStreamChunk, PutResultStream, SocketHandle, Status, StatusFuture, Upload,
 };
@@ -42,7 +43,6 @@ use crate::file_listing::{
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
-use crate::reference_store::ReferenceStore;
 use crate::relay::{Relay, RelayCache};
 use crate::tcp_tuning::{self, SendOptions};
 use list_action::{is_hidden_path, join_paths};

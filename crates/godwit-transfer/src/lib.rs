@@ -1,7 +1,7 @@
 //! Copies of files over networks with a high bandwidth and a long round-trip time. Every block is verified before it is
 //! written. Interrupted copies resume, and other traffic keeps its bandwidth.
 //!
-//! [`delta`] packs a genome as its differences from a reference, so that only the differences are sent.
+//! With [`godwit_delta`], a genome is sent as its differences from a reference.
 //!
 //! # Examples
 //!
@@ -82,7 +82,6 @@
 //! ```
 
 pub mod blake3_tree;
-pub mod delta;
 pub mod file_listing;
 pub mod location;
 pub mod ranges;
@@ -109,12 +108,10 @@ mod fetch;
 mod fetch_request;
 mod file_receiver;
 mod file_service;
-mod gwp_file;
 mod journal;
 mod path_text;
 mod prefetch_plan;
 mod random_id;
-mod reference_store;
 mod relay;
 mod server_errors;
 mod write_back;
@@ -125,6 +122,4 @@ pub use credentials::Credentials;
 pub use error::TransferError;
 pub use file_listing::LinkPolicy;
 pub use file_service::{DirectoryFileService, FileServiceOptions};
-pub use gwp_file::GwpFile;
-pub use reference_store::ReferenceStore;
 pub use relay::{RELAY_CACHE_MIN_BYTES, RelayCache};

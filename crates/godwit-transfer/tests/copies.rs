@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use godwit_dataset::{Catalog, Dataset, DatasetError, Principal};
+use godwit_delta::ReferenceStore;
 use godwit_flight::{
     Address, Authenticator, Client, ConnectionSecurity, DatasetService, DatasetServiceOptions, Download, FileInfo,
     FileService, FlightError, FlightStreamChunk, PutResultStream, Server, Status, StatusFuture, TransportOptions,
@@ -22,7 +23,7 @@ use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;
 use godwit_transfer::{
     Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, DirectoryFileService,
-    FileServiceOptions, LinkPolicy, RELAY_CACHE_MIN_BYTES, ReferenceStore, RelayCache, TransferError, copy,
+    FileServiceOptions, LinkPolicy, RELAY_CACHE_MIN_BYTES, RelayCache, TransferError, copy,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use godwit_dataset::DatasetError;
 use godwit_fleet::ERROR_PREFIX;
 use godwit_flight::FlightError;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_pipeline::{ErrorKind, PipelineError};
 use serde_json::json;
 

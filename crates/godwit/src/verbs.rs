@@ -45,12 +45,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_delta::ReferenceStore;
 use godwit_flight::trace::{TraceContext, set_process_context};
-use godwit_formats::bgzf::STDIN_PATH;
+use godwit_io::bgzf::STDIN_PATH;
 use godwit_pipeline::JobOptions;
 use godwit_query::PipelineJobs;
 use godwit_serve::{CramOptions, DatasetRoot};
-use godwit_transfer::ReferenceStore;
 use signal_hook::consts::SIGXFSZ;
 
 use crate::cli::{Cli, CommonArgs, MarkingArgs, Verb};

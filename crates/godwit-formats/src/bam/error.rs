@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use godwit_io::bgzf::BgzfError;
+
 use super::record_validation::RecordProblem;
-use crate::bgzf::BgzfError;
 use crate::sam::FileHeaderError;
 
 /// A reason why a BAM file cannot be read. Records are numbered from 1.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use godwit_io::bgzf::BgzfBufRead;
 use godwit_model::Genome;
 
 use super::MAGIC;
 use super::error::BamError;
-use crate::bgzf::BgzfBufRead;
 use crate::sam::{FileHeaderError, Header, HeaderError};
 
 /// Appends the bytes of a BAM file before its records: the magic number, the header text, and the binary list of the

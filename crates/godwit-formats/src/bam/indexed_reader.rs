@@ -6,14 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_io::bgzf::{IndexedReader, SeekReader, VirtualOffset};
+use godwit_io::random_access::RandomAccess;
 use godwit_model::{Genome, IntervalSet, RawRecord};
 
 use super::error::BamError;
 use super::header::read_header;
 use super::reader::append_record;
-use crate::bgzf::{IndexedReader, SeekReader, VirtualOffset};
 use crate::binning_index::FileChunk;
-use crate::random_access::RandomAccess;
 use crate::sam::Header;
 
 /// A BAM file whose header has been read, and whose records can be read from any virtual offset.
@@ -69,12 +69,12 @@ impl BamFile {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use godwit_formats::bam::encode_header;
-    /// # use godwit_formats::bgzf;
+    /// # use godwit_io::bgzf;
     /// # use godwit_formats::sam::{Header, LineEncoder};
     /// use std::sync::Arc;
     ///
     /// use godwit_formats::bam::BamFile;
-    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_io::random_access::LocalFile;
     ///
     /// # let directory = tempfile::tempdir()?;
     /// # let path = directory.path().join("a.bam");
@@ -130,12 +130,12 @@ impl IndexedRecords {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use godwit_formats::bam::encode_header;
-    /// # use godwit_formats::bgzf;
+    /// # use godwit_io::bgzf;
     /// # use godwit_formats::sam::{Header, LineEncoder};
     /// use std::sync::Arc;
     ///
     /// use godwit_formats::bam::BamFile;
-    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_io::random_access::LocalFile;
     /// use godwit_model::IntervalSet;
     ///
     /// # let directory = tempfile::tempdir()?;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use godwit_io::bgzf::{self, BgzfBufRead, BgzfError};
 use godwit_model::Genome;
 
 use super::error::{BamError, DamagedRecordError};
 use super::header::read_header;
 use super::record_validation::{RecordProblem, check_record};
-use crate::bgzf::{self, BgzfBufRead, BgzfError};
 use crate::sam::Header;
 
 /// Maximum bytes of a record. The limit of htslib is 2 GiB; real records are much smaller than a megabyte.
@@ -90,7 +90,7 @@ impl RecordBuffer {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use godwit_formats::bam::encode_header;
-/// # use godwit_formats::bgzf;
+/// # use godwit_io::bgzf;
 /// # use godwit_formats::sam::{Header, LineEncoder};
 /// use godwit_formats::bam::{Reader, RecordBuffer};
 /// use godwit_model::RawRecord;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use godwit_io::bgzf::RecordOffsets;
 use serde::{Deserialize, Serialize};
 
 use super::MIN_SHIFT;
-use crate::bgzf::RecordOffsets;
 
 /// The value of a window of the linear index that has no records.
 const UNSET_OFFSET: u64 = u64::MAX;

@@ -4,11 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use godwit_io::bgzf::open_text;
+
 use super::IndexFormat;
 use super::contig_index::first_bin;
 use super::index_summary::{IndexFieldReader, IndexReadError};
 use super::{BAI_DEPTH, MIN_SHIFT};
-use crate::bgzf::open_text;
 
 /// Width of a window in bases.
 pub const DENSITY_WINDOW_BASES: u32 = 1 << MIN_SHIFT;
@@ -151,10 +152,10 @@ impl DataDensity {
 
 #[cfg(test)]
 mod tests {
+    use godwit_io::bgzf::RecordOffsets;
     use godwit_model::{Contig, Genome};
 
     use super::*;
-    use crate::bgzf::RecordOffsets;
     use crate::binning_index::IndexBuilder;
 
     fn write_index(length: u32) -> (tempfile::TempDir, std::path::PathBuf) {

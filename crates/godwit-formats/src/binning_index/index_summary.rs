@@ -3,9 +3,10 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::{BgzfError, open_text};
+
 use super::contig_index::first_bin;
 use super::{BAI_DEPTH, IndexFormat};
-use crate::bgzf::{BgzfError, open_text};
 
 /// The record counts of an index, and the greatest file offset that the index contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl IndexSummary {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::fs::File;
     ///
-    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_io::bgzf::RecordOffsets;
     /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat, IndexSummary};
     /// use godwit_model::{Contig, Genome};
     ///
@@ -162,10 +163,10 @@ impl<R: Read> IndexFieldReader<R> {
 
 #[cfg(test)]
 mod tests {
+    use godwit_io::bgzf::RecordOffsets;
     use godwit_model::{Contig, Genome};
 
     use super::*;
-    use crate::bgzf::RecordOffsets;
     use crate::binning_index::IndexBuilder;
 
     #[test]

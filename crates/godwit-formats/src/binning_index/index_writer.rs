@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use godwit_io::bgzf;
 use godwit_model::Genome;
 
 use super::contig_index::{CompactContigIndex, first_bin};
 use super::{BAI_DEPTH, IndexBuilder, IndexFormat, MIN_SHIFT};
-use crate::bgzf;
 
 impl IndexBuilder {
     /// Writes the index as `.bai`. No contig of the genome may be too long for `.bai` ([`IndexFormat::for_genome`]).

@@ -6,10 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::{BgzfBufRead as _, BgzfError, Reader, VirtualOffset, open_text};
+
 use super::contig_index::first_bin;
 use super::index_summary::IndexReadError;
 use super::{BAI_DEPTH, MIN_SHIFT};
-use crate::bgzf::{BgzfBufRead as _, BgzfError, Reader, VirtualOffset, open_text};
 
 /// Maximum bytes of a decompressed index. The index of 300,000 contigs, or of a human genome at 1000x coverage, has a
 /// tenth of this size.
@@ -170,7 +171,7 @@ impl RegionIndex {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::fs::File;
     ///
-    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_io::bgzf::RecordOffsets;
     /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat, RegionIndex};
     /// use godwit_model::{Contig, Genome};
     ///
@@ -257,7 +258,7 @@ impl RegionIndex {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::fs::File;
     ///
-    /// use godwit_formats::bgzf::RecordOffsets;
+    /// use godwit_io::bgzf::RecordOffsets;
     /// use godwit_formats::binning_index::{IndexBuilder, IndexFormat, RegionIndex};
     /// use godwit_model::{Contig, Genome};
     ///

@@ -3,10 +3,10 @@
 
 use std::io::{self, Write};
 
+use godwit_io::bgzf::{self, RecordOffsets};
 use godwit_model::{Contig, Genome};
 
 use super::{IndexBuilder, IndexError, IndexFormat, MIN_SHIFT};
-use crate::bgzf::{self, RecordOffsets};
 
 /// Fields of a tabix header for VCF: format VCF; columns of the contig, the start, and the end (0, because `REF` and
 /// `END` determine the end); the comment character `#`; and 0 lines to skip.
@@ -18,7 +18,7 @@ const TABIX_VCF_PRESET: [u32; 6] = [2, 1, 2, 0, b'#' as u32, 0];
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_formats::bgzf::RecordOffsets;
+/// use godwit_io::bgzf::RecordOffsets;
 /// use godwit_formats::binning_index::{RegionIndex, TabixBuilder};
 /// use godwit_model::{Contig, Genome};
 ///

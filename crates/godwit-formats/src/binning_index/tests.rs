@@ -1,14 +1,15 @@
 use std::path::Path;
 
+use godwit_io::bgzf::{EOF_BLOCK, Writer};
 use godwit_model::{Contig, Genome, RawRecord, flags};
-use godwit_tests::needs;
+use godwit_tests::random::Random;
+use godwit_tests::{needs, sam_records};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
 use crate::bam;
-use crate::bgzf::{EOF_BLOCK, Writer};
-use crate::sam::tests::samples::{self, RandomNumbers, path_text, samtools};
+use crate::sam::tests::samples::{self, path_text, samtools};
 use crate::sam::{Header, LineEncoder};
 
 /// Returns the packed records of SAM lines, in the coordinate order of samtools.
@@ -66,18 +67,18 @@ fn samtools_counts(path: &Path, regions: &[String]) -> Vec<String> {
 }
 
 fn random_regions(genome: &Genome, seed: u64, count: usize) -> Vec<String> {
-    let mut numbers = RandomNumbers::new(seed);
+    let mut numbers = Random::new(seed);
     let mut regions: Vec<String> = genome.contigs().iter().map(|contig| format!("{{{}}}", contig.name)).collect();
     regions.push("*".into());
     while regions.len() < count {
-        let contig = &genome.contigs()[numbers.next_below(genome.contigs().len() as u64) as usize];
+        let contig = &genome.contigs()[numbers.below_u64(genome.contigs().len() as u64) as usize];
         let length = u64::from(contig.length);
         // Errors of indexes are most likely at the edges of bins.
-        let start = match numbers.next_below(3) {
-            0 => (numbers.next_below(length >> 14 | 1) << 14) + numbers.next_below(3),
-            _ => numbers.next_below(length) + 1,
+        let start = match numbers.below_u64(3) {
+            0 => (numbers.below_u64(length >> 14 | 1) << 14) + numbers.below_u64(3),
+            _ => numbers.below_u64(length) + 1,
         };
-        let span = [1, 100, 16384, 200_000][numbers.next_below(4) as usize];
+        let span = [1, 100, 16384, 200_000][numbers.below_u64(4) as usize];
         regions.push(format!("{{{}}}:{}-{}", contig.name, start.max(1), start.max(1) + span - 1));
     }
     regions
@@ -124,8 +125,8 @@ fn samtools_answers_the_same_with_this_bai_as_with_its_own() {
     needs!("samtools");
     let directory = tempfile::tempdir().unwrap();
     let header = samples::header();
-    let mut numbers = RandomNumbers::new(11);
-    let records = sorted_records(&header, (0..12_000).map(|index| samples::random_line(&mut numbers, index)));
+    let mut numbers = Random::new(11);
+    let records = sorted_records(&header, (0..12_000).map(|index| sam_records::random_line(&mut numbers, index)));
     compare_with_samtools(&directory, &header, &records, &[], &[]);
     compare_with_samtools(&directory, &header, &records, &[0, 1, 700, 700, 5000, 9000, 11_990], &[]);
 }
@@ -136,13 +137,13 @@ fn samtools_answers_the_same_with_this_csi_as_with_its_own() {
     let directory = tempfile::tempdir().unwrap();
     let header = Header::parse(b"@SQ\tSN:short\tLN:1000\n@SQ\tSN:long\tLN:2000000000\n").unwrap();
     assert_eq!(IndexFormat::for_genome(&header.genome().unwrap()), IndexFormat::Csi);
-    let mut numbers = RandomNumbers::new(2);
+    let mut numbers = Random::new(2);
     let line = |index| {
-        let position = 1 + numbers.next_below(1_999_999_000);
+        let position = 1 + numbers.below_u64(1_999_999_000);
         format!(
             "r{index}\t0\tlong\t{position}\t9\t{}M{}N4M\t*\t0\t0\t*\t*",
-            1 + numbers.next_below(90),
-            1 + numbers.next_below(100_000)
+            1 + numbers.below_u64(90),
+            1 + numbers.below_u64(100_000)
         )
     };
     let records = sorted_records(&header, (0..6000).map(line));
@@ -154,8 +155,8 @@ fn an_index_of_one_part_equals_that_of_samtools_bin_by_bin() {
     needs!("samtools");
     let directory = tempfile::tempdir().unwrap();
     let (header, path) = (samples::header(), directory.path().join("a.bam"));
-    let mut numbers = RandomNumbers::new(4);
-    let records = sorted_records(&header, (0..9000).map(|index| samples::random_line(&mut numbers, index)));
+    let mut numbers = Random::new(4);
+    let records = sorted_records(&header, (0..9000).map(|index| sam_records::random_line(&mut numbers, index)));
     let (index, _) = write_bam(&path, &header, &records, &[]);
     samtools(&["index", path_text(&path)]);
     let mut ours = Vec::new();
@@ -273,8 +274,8 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let (header, path) = (samples::header(), directory.path().join("a.bam"));
         let genome = header.genome().unwrap();
-        let mut numbers = RandomNumbers::new(seed);
-        let records = sorted_records(&header, (0..2000).map(|index| samples::random_line(&mut numbers, index)));
+        let mut numbers = Random::new(seed);
+        let records = sorted_records(&header, (0..2000).map(|index| sam_records::random_line(&mut numbers, index)));
         let (merged, offsets) = write_bam(&path, &header, &records, &cuts);
         let mut bai = Vec::new();
         merged.write_bai(&genome, &mut bai).unwrap();
@@ -285,9 +286,9 @@ proptest! {
             std::fs::write(directory.path().join(name), bytes).unwrap();
             let index = RegionIndex::read(&directory.path().join(name)).unwrap();
             for _ in 0..100 {
-                let contig = numbers.next_below(genome.contigs().len() as u64) as usize;
-                let start = numbers.next_below(u64::from(genome.contigs()[contig].length)) as u32;
-                let end = start + 1 + numbers.next_below(30_000) as u32;
+                let contig = numbers.below_u64(genome.contigs().len() as u64) as usize;
+                let start = numbers.below_u64(u64::from(genome.contigs()[contig].length)) as u32;
+                let end = start + 1 + numbers.below_u64(30_000) as u32;
                 let chunks = index.chunks(contig, start, end);
                 for (record, offset) in records.iter().map(|record| RawRecord::from_trusted_bytes(record)).zip(&offsets) {
                     let (first, behind) = (record.position(), record.end_position(record.flag()));

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::bgzf::BgzfError;
+use godwit_io::bgzf::BgzfError;
 
 /// A reason why a FASTA file cannot be used as a reference. Lines are numbered from 1.
 #[derive(Debug, thiserror::Error)]

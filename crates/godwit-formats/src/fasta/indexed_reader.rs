@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_io::random_access::RandomAccess;
 use godwit_model::BASE_LETTERS;
 
 use super::error::FastaError;
 use super::{FaiRecord, open_text};
-use crate::random_access::RandomAccess;
 
 /// Number of bases per read. More are read than requested, because most callers request ascending positions.
 const WINDOW_BASES: u64 = 64 << 10;

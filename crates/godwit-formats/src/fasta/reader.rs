@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::{self, BgzfBufRead as _, open_text};
 use memchr::memchr;
 
 use super::FaiRecord;
 use super::error::FastaError;
-use crate::bgzf::{self, BgzfBufRead as _, open_text};
 
 /// Bytes per read call. A returned run of bases is not longer than this.
 const READ_BYTES: usize = 256 << 10;

@@ -74,7 +74,7 @@ fn bases_are_the_same_in_every_compression() {
     gzip.finish().unwrap();
     assert!(contigs(&path).unwrap() == plain);
     assert!(matches!(build_fai(&path), Err(FastaError::Compressed { .. })));
-    let mut bgzf = crate::bgzf::Writer::new(std::fs::File::create(&path).unwrap(), 1);
+    let mut bgzf = godwit_io::bgzf::Writer::new(std::fs::File::create(&path).unwrap(), 1);
     bgzf.write_bytes(&content).unwrap();
     bgzf.finish_file().unwrap();
     assert!(contigs(&path).unwrap() == plain);
@@ -145,7 +145,7 @@ fn an_indexed_reader_returns_the_bases_of_any_interval() {
     write_fai(&contigs, &mut text).unwrap();
     assert_eq!(parse_fai(std::str::from_utf8(&text).unwrap()).unwrap(), contigs);
     let packed = directory.path().join("a.fa.gz");
-    let mut bgzf = crate::bgzf::Writer::new(std::fs::File::create(&packed).unwrap(), 1);
+    let mut bgzf = godwit_io::bgzf::Writer::new(std::fs::File::create(&packed).unwrap(), 1);
     bgzf.write_bytes(&std::fs::read(&path).unwrap()).unwrap();
     bgzf.finish_file().unwrap();
     assert_eq!(build_fai(&packed).unwrap(), contigs);

@@ -4,9 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::InputError;
+use godwit_io::crypt4gh::Crypt4ghError;
+
 use super::record_reader::RecordReader;
-use crate::bgzf::InputError;
-use crate::crypt4gh::Crypt4ghError;
 use crate::unaligned::UnalignedError;
 
 /// Maximum bytes of a read name that an error message shows. Damaged files may contain names of megabytes.

@@ -8,13 +8,14 @@
 use std::ops::Range;
 use std::path::Path;
 
+use godwit_io::bgzf;
+
 use super::FastqResumePoint;
 use super::error::{FastqError, RecordLocation, name_excerpt};
 use super::record_layout::{
     self, MAX_NAME_BYTES, RecordLayout, is_base, is_comment, is_printable, parse_four_line_record,
 };
 use super::text_window::{TextPosition, TextWindow};
-use crate::bgzf;
 
 /// A read in the form that the aligner receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
+use godwit_io::bgzf;
 use tempfile::TempDir;
 
 use super::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
-use crate::bgzf;
 
 /// A read from a record batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::{AccessPointMode, ExpectedFormat, ReadAhead, ResumePoint};
 use memchr::memchr;
 
 use super::MAX_RECORD_BYTES;
 use super::error::{FastqError, RecordLocation};
-use crate::bgzf::{AccessPointMode, ExpectedFormat, ReadAhead, ResumePoint};
 
 /// The decompressed text of a file from the start of the current record on.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl TextWindow {
             let (location, limit_bytes) = (self.location(0, records), self.max_record_bytes);
             return Err(FastqError::RecordTooLong { location, limit_bytes });
         }
-        let chunk = self.input.next().map_err(|error| FastqError::from_input_error(records, &self.path, error))?;
+        let chunk = self.input.next_text().map_err(|error| FastqError::from_input_error(records, &self.path, error))?;
         let Some(chunk) = chunk else {
             self.ended = true;
             return Ok(false);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::bgzf::BgzfError;
+use godwit_io::bgzf::BgzfError;
 
 /// Maximum bytes of a SAM field that an error message shows.
 const MAX_EXCERPT_BYTES: usize = 60;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_io::bgzf::{self, BgzfBufRead as _, open_text};
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::error::{FileHeaderError, SamReadError};
 use super::header::Header;
-use crate::bgzf::{self, BgzfBufRead as _, open_text};
 
 /// Maximum bytes of a line, equal to the limit of the line encoder.
 const MAX_LINE_BYTES: usize = 512 << 20;
@@ -33,7 +33,7 @@ pub enum AlignmentFormat {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_formats::bgzf;
+/// use godwit_io::bgzf;
 /// use godwit_formats::sam::{AlignmentFormat, detect_format};
 ///
 /// # let directory = tempfile::tempdir()?;

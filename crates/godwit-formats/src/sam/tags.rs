@@ -83,7 +83,7 @@ fn append_integer_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8]
 }
 
 /// Appends the type and value of an integer, in the type that its SAM text would get.
-pub(crate) fn append_integer_value(value: i32, out: &mut Vec<u8>) {
+pub fn append_integer_value(value: i32, out: &mut Vec<u8>) {
     let value = i64::from(value);
     let appended = if value < 0 { append_negative(value, out) } else { append_positive(value, out) };
     appended.expect("32 bits with a sign are in the range of both");

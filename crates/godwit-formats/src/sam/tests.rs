@@ -1,6 +1,8 @@
 use std::io::Write;
 
-use godwit_tests::needs;
+use godwit_tests::random::Random;
+use godwit_tests::sam_records::HEADER;
+use godwit_tests::{needs, sam_records};
 use proptest::prelude::*;
 
 use super::*;
@@ -8,7 +10,7 @@ use crate::bam;
 
 pub(crate) mod samples;
 
-use samples::{HEADER, header, path_text, samtools};
+use samples::{header, path_text, samtools};
 
 const VALID_LINE: &str =
     "r1\t99\tchr1\t101\t60\t3M1I2D4M\t=\t151\t60\tACGTNACG\tIIIIIIII\tNM:i:3\tMD:Z:7^AC1\tXS:i:-300";
@@ -48,7 +50,7 @@ fn records_are_byte_for_byte_those_of_samtools() {
     needs!("samtools");
     let directory = tempfile::tempdir().unwrap();
     let (sam_path, bam_path) = (directory.path().join("a.sam"), directory.path().join("a.bam"));
-    let mut sam = samples::random_sam(7, 4000);
+    let mut sam = sam_records::random_sam(7, 4000);
     sam = sam.replace(HEADER, &format!("{HEADER}@CO\tgr\u{fc}n\n"));
     std::fs::write(&sam_path, &sam).unwrap();
     let arguments = ["view", "--no-PG", "-b", "-o", path_text(&bam_path), path_text(&sam_path)];
@@ -273,7 +275,7 @@ proptest! {
         seed in 0u64..1000,
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
     ) {
-        let mut line = samples::random_line(&mut samples::RandomNumbers::new(seed), 0).into_bytes();
+        let mut line = sam_records::random_line(&mut Random::new(seed), 0).into_bytes();
         for (at, byte, kind) in edits {
             let byte = if byte < 128 { b"\t\0\n:*=0-9AMi"[usize::from(byte) % 12] } else { byte };
             let at = at.index(line.len());
@@ -370,7 +372,7 @@ fn programs_are_chained_to_every_end_as_samtools_does() {
 #[test]
 fn buffers_of_lines_hold_the_whole_file_in_any_compression_and_size() {
     let directory = tempfile::tempdir().unwrap();
-    let sam = samples::random_sam(3, 900);
+    let sam = sam_records::random_sam(3, 900);
     let (plain, gzip, bgzf) =
         (directory.path().join("a.sam"), directory.path().join("a.sam.gz"), directory.path().join("a.sam.bgz"));
     // Remove the line feed of the last line.
@@ -379,7 +381,7 @@ fn buffers_of_lines_hold_the_whole_file_in_any_compression_and_size() {
     let mut encoder = flate2::write::GzEncoder::new(std::fs::File::create(&gzip).unwrap(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap();
-    let mut writer = crate::bgzf::Writer::new(std::fs::File::create(&bgzf).unwrap(), 1);
+    let mut writer = godwit_io::bgzf::Writer::new(std::fs::File::create(&bgzf).unwrap(), 1);
     writer.write_bytes(bytes).unwrap();
     writer.finish_file().unwrap();
     for path in [plain, gzip, bgzf] {
@@ -403,7 +405,7 @@ fn buffers_of_lines_hold_the_whole_file_in_any_compression_and_size() {
 }
 
 fn detect_path_format(path: &std::path::Path) -> AlignmentFormat {
-    let mut input = crate::bgzf::Reader::open_any(path, 1, false).unwrap();
+    let mut input = godwit_io::bgzf::Reader::open_any(path, 1, false).unwrap();
     let format = detect_format(&mut input);
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut input, &mut rest).unwrap();

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use godwit_io::bgzf;
 use godwit_model::{RawRecord, flags};
 
 use super::error::{ReadProblem, UnalignedError};
 use super::read::Read;
 use crate::bam::{self, RecordBuffer};
-use crate::bgzf;
 use crate::sam::{self, Header, LineEncoder};
 
 /// Bytes of records or SAM lines that are read at once.

@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 
+use godwit_io::bgzf;
+
 use super::*;
-use crate::bgzf;
 use crate::sam;
 
 const HEADER: &str = "@HD\tVN:1.6\tSO:unsorted\n@SQ\tSN:c\tLN:1000\n@RG\tID:x\n@RG\tID:y\n";

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use godwit_io::bgzf::{BgzfBufRead, BgzfError};
+
 use super::error::VcfError;
 use super::field_builder::MISSING_VALUE;
 use super::header::{Header, HeaderBuilder, attribute_value};
 use super::reader::{MAX_HEADER_BYTES, MAX_LINE_BYTES};
-use crate::bgzf::{BgzfBufRead, BgzfError};
 
 /// First bytes of a BCF file. The next byte is the minor version, 1 or 2; this module reads both in the same way.
 pub(super) const BCF_MAGIC: &[u8] = b"BCF\x02";

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use arrow_schema::ArrowError;
 
-use crate::bgzf::BgzfError;
+use godwit_io::bgzf::BgzfError;
 
 /// A reason why a VCF or BCF file cannot be read or converted into columns. Line numbers are 1-based.
 #[derive(Debug, thiserror::Error)]
@@ -91,9 +91,6 @@ pub enum VcfError {
     /// The columns of a batch do not fit its schema, which is a bug in godwit.
     #[error("a bug in godwit: columns do not fit their schema")]
     Columns(#[source] ArrowError),
-    /// A Parquet file could not be written.
-    #[error("the Parquet writer failed")]
-    Parquet(#[from] parquet::errors::ParquetError),
 }
 
 /// Returns the start of a text with escaped characters, for error messages.

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_io::bgzf::{IndexedReader, SeekReader, VirtualOffset};
+use godwit_io::random_access::RandomAccess;
 use godwit_model::IntervalSet;
 
 use super::bcf::{Dictionaries, RecordDecoder};
@@ -14,9 +16,7 @@ use super::error::VcfError;
 use super::header::Header;
 use super::reader::{Reader, read_record_line};
 use super::record::Record;
-use crate::bgzf::{IndexedReader, SeekReader, VirtualOffset};
 use crate::binning_index::FileChunk;
-use crate::random_access::RandomAccess;
 
 /// A bgzipped VCF or BCF file whose header has been read, and whose records can be read from any virtual offset.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ impl VcfFile {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::Arc;
     ///
-    /// use godwit_formats::bgzf;
-    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_io::bgzf;
+    /// use godwit_io::random_access::LocalFile;
     /// use godwit_formats::vcf::VcfFile;
     ///
     /// # let directory = tempfile::tempdir()?;
@@ -134,8 +134,8 @@ impl IndexedRecords {
     /// use std::collections::HashMap;
     /// use std::sync::Arc;
     ///
-    /// use godwit_formats::bgzf;
-    /// use godwit_formats::random_access::LocalFile;
+    /// use godwit_io::bgzf;
+    /// use godwit_io::random_access::LocalFile;
     /// use godwit_formats::vcf::VcfFile;
     /// use godwit_model::IntervalSet;
     ///

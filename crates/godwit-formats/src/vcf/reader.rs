@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_io::bgzf::{self, BgzfBufRead, LineStatus, next_line};
+
 use super::bcf::{self, RecordDecoder};
 use super::error::VcfError;
 use super::header::{Header, HeaderBuilder};
 use super::record::{NOT_UTF8_PROBLEM, Record};
-use crate::bgzf::{self, BgzfBufRead, LineStatus, next_line};
 
 /// Maximum bytes of a line, which allows 60 bytes for each of two million samples.
 pub(super) const MAX_LINE_BYTES: usize = 128 << 20;

@@ -4,9 +4,9 @@ use std::path::Path;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int32Type};
 use arrow_array::{Array, RecordBatch};
+use godwit_io::bgzf;
 
 use super::*;
-use crate::bgzf;
 
 const COLUMN_NAMES: &str = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
 const META_LINES: &str = "##fileformat=VCFv4.2

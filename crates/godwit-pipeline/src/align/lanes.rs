@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_cram as cram;
 use godwit_formats::bam;
-use godwit_formats::bgzf::{self, BgzfError};
 use godwit_formats::fastq::{FastqError, FastqResumePoint, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::{self, AlignmentFormat, Header, SamReadError};
 use godwit_formats::unaligned::{self, ReadGroupFilter, Selection, UnalignedError};
+use godwit_io::bgzf::{self, BgzfError};
 use godwit_model::BlockId;
 
 use super::AlignOptions;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use godwit_engines::ChildHandle;
 use godwit_engines::trimmer::fastp::{self, FastpOptions, FastpProcess};
 use godwit_files::{AtomicFile, AtomicSet};
-use godwit_formats::bgzf;
 use godwit_formats::fastq::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::SamReadError;
+use godwit_io::bgzf;
 
 use super::AlignOptions;
 use super::lanes::{OpenLane, ReadsOptions};

@@ -8,10 +8,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use godwit_engines::caller::{Caller, NormalReads};
-use godwit_formats::bgzf::EOF_BLOCK;
+use godwit_formats::bam;
 use godwit_formats::binning_index::{DataDensity, IndexReadError};
 use godwit_formats::sam::Header;
-use godwit_formats::{bam, bgzf};
+use godwit_io::bgzf;
+use godwit_io::bgzf::EOF_BLOCK;
 use godwit_model::{Contig, Genome};
 
 use crate::error::{AlignmentsError, PipelineError};

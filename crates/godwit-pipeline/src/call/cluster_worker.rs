@@ -15,7 +15,7 @@ use arrow_buffer::Buffer;
 use godwit_cluster::{WorkerInputs, WorkerOptions, WorkerSession, host_name};
 use godwit_engines::caller::CallerChoice;
 use godwit_fleet::leases::ItemId;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_model::region_grid::CallingRegion;
 use godwit_model::{Genome, Interval};
 

@@ -258,7 +258,7 @@ impl<'r> ConcurrentCalling<'r> {
         let first = !std::mem::replace(&mut self.lock_schedule().is_stopped, true);
         self.schedule_changed.notify_all();
         if first && !self.cancelled.load(Ordering::Relaxed) {
-            let reason = godwit_formats::message_with_causes(error).replace('\n', " | ");
+            let reason = godwit_model::message_with_causes(error).replace('\n', " | ");
             let message = format!(
                 "calling during the alignment stopped: {reason}; the remaining regions are called when the BAM is \
                  complete"

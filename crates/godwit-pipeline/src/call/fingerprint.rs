@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use godwit_engines::caller::Caller;
-use godwit_formats::crypt4gh::PublicKey;
+use godwit_io::crypt4gh::PublicKey;
 
 use super::call_inputs::CallInputs;
 use super::scanned_reference::ScannedReference;

@@ -19,8 +19,8 @@ use godwit_engines::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit, PROGRAM};
 use godwit_engines::recalibrator::{self, RecalibrationInvocation, RecalibrationTables};
 use godwit_engines::{EngineError, ProcessPipeline};
 use godwit_files::{AtomicFile, AtomicSet};
-use godwit_formats::bgzf;
 use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
+use godwit_io::bgzf;
 
 use super::call_inputs::{AlignedReads, find_index};
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use godwit_engines::caller::{Caller, CallerInvocation, NormalReads};
 use godwit_engines::{EngineError, ProcessPipeline};
-use godwit_formats::bgzf;
-use godwit_formats::message_with_causes;
 use godwit_formats::vcf::lines::Reader;
+use godwit_io::bgzf;
 use godwit_model::Genome;
+use godwit_model::message_with_causes;
 
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
 use super::item_threads::ItemThreads;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use godwit_cram::{ChecksumScan, ReferenceChecksums};
 use godwit_engines::caller::Caller;
 use godwit_files::{FileStamp, write_atomically};
-use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta::{self, FaiEvent, FaiRecord, FastaError};
 use godwit_formats::sam::Header;
+use godwit_io::bgzf::BlockTable;
 use godwit_model::{Contig, Genome, GenomeError};
 
 use crate::error::{AlignmentsError, PipelineError};

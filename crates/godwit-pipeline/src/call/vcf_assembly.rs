@@ -6,9 +6,9 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use godwit_files::{AtomicFile, AtomicSet};
-use godwit_formats::bgzf;
 use godwit_formats::binning_index::TabixBuilder;
 use godwit_formats::vcf::lines::{Header, Reader, Record};
+use godwit_io::bgzf;
 use godwit_model::Genome;
 
 use super::checkpoint::{CallJobDirectory, RegionCheckpoint};

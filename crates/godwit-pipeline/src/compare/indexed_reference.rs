@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta;
+use godwit_io::bgzf::BlockTable;
 
 use super::ContigNames;
 use super::call_set::CallSet;

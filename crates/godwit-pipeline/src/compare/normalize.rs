@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use godwit_engines::EngineError;
 use godwit_engines::normalizer::bcftools::{Normalizer, reference_mismatch};
-use godwit_formats::bgzf;
-use godwit_formats::message_with_causes;
 use godwit_formats::vcf::Reader;
+use godwit_io::bgzf;
+use godwit_model::message_with_causes;
 
 use super::ContigNames;
 use super::call_set::CallSet;

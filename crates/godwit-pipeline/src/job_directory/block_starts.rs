@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use godwit_formats::bgzf::WINDOW_BYTES;
 use godwit_formats::fastq::FastqResumePoint;
+use godwit_io::bgzf::WINDOW_BYTES;
 use godwit_kernels::sort::Spill;
 use godwit_model::BlockId;
 

@@ -8,8 +8,8 @@ use std::sync::mpsc::Sender;
 
 use godwit_cram as cram;
 use godwit_formats::bam::{self, RecordBuffer};
-use godwit_formats::bgzf;
 use godwit_formats::sam::{self, AlignmentFormat, Header, HeaderError, LineEncoder, SamLines, SamReadError};
+use godwit_io::bgzf;
 use godwit_model::{Genome, RawRecord};
 
 use crate::error::{AlignmentsError, PipelineError};

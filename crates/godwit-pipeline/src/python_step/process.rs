@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_buffer::BooleanBuffer;
+use godwit_columnar::{ArrowFile, ArrowReadError};
 use godwit_engines::{EngineError, LineProtocolChild};
 use godwit_files::create_unnamed_file;
-use godwit_formats::columnar::{ArrowFile, ArrowReadError};
-use godwit_formats::message_with_causes;
-use godwit_formats::random_access::LocalFile;
+use godwit_io::random_access::LocalFile;
+use godwit_model::message_with_causes;
 use serde::{Deserialize, Serialize};
 
 use super::PythonStep;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use godwit_columnar::AlignmentLayout;
 use godwit_cram as cram;
 use godwit_exchange::PerFile;
-use godwit_formats::columnar::AlignmentLayout;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::DuplicateMarks;
 use godwit_model::Genome;

@@ -5,9 +5,10 @@ use std::io;
 
 use godwit_cram as cram;
 use godwit_files::{AtomicDirectory, AtomicSet};
+use godwit_formats::bam;
 use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 use godwit_formats::sam::Header;
-use godwit_formats::{bam, bgzf};
+use godwit_io::bgzf;
 use godwit_model::Genome;
 
 use super::outputs::{Format, Outputs};

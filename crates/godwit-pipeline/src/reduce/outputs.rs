@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_columnar::AlignmentLayout;
 use godwit_cram as cram;
 use godwit_files::{AtomicDirectory, AtomicFile, backup_name, check_available, temporary_name};
-use godwit_formats::columnar::AlignmentLayout;
-use godwit_formats::crypt4gh::PublicKey;
 use godwit_formats::fasta::IndexedReader;
 use godwit_formats::sam::Header;
+use godwit_io::crypt4gh::PublicKey;
 
 use super::qc;
 use crate::error::PipelineError;

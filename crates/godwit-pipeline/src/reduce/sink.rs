@@ -9,11 +9,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use godwit_columnar::{AlignmentBatchBuilder, AlignmentLayout, AlignmentParquetWriter, ArrowFileWriter};
 use godwit_cram as cram;
 use godwit_files::AtomicDirectory;
-use godwit_formats::bgzf;
 use godwit_formats::binning_index::IndexBuilder;
-use godwit_formats::columnar::{AlignmentBatchBuilder, AlignmentLayout, AlignmentParquetWriter, ArrowFileWriter};
+use godwit_io::bgzf;
 use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 

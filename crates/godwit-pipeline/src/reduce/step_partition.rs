@@ -11,11 +11,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
-use godwit_formats::columnar::{
-    AlignmentLayout, AlignmentRows, AlignmentStreamWriter, ArrowFile, RowEncoder, RowError,
-};
-use godwit_formats::message_with_causes;
+use godwit_columnar::{AlignmentLayout, AlignmentRows, AlignmentStreamWriter, ArrowFile, RowEncoder, RowError};
 use godwit_formats::sam::Header;
+use godwit_model::message_with_causes;
 use godwit_model::{ContigId, Genome, RawRecord, SortKey};
 
 use self::record_buffer::RecordBuffer;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use godwit_columnar::ColumnarError;
 use godwit_cram::CramError;
 use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::binning_index::ContigCounts;
-use godwit_formats::columnar::ColumnarError;
 use godwit_formats::sam::Header;
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, DuplicateSets, DuplicationMetrics, RecordSet};

@@ -96,7 +96,7 @@ fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bo
         Err(IndexReadError::OtherContigs { indexed, expected, .. }) => {
             return Ok(Err(format!("its index {name} is for {indexed} contigs, but it has {expected}")));
         }
-        Err(IndexReadError::Bgzf(godwit_formats::bgzf::BgzfError::Io { source, .. })) => {
+        Err(IndexReadError::Bgzf(godwit_io::bgzf::BgzfError::Io { source, .. })) => {
             return Err(PipelineError::File { action: "read", path: index_path, source });
         }
         Err(error) => return Ok(Err(format!("its index cannot be used: {error}"))),

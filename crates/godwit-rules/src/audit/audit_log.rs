@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use godwit_dataset::{AccessLog, AccessRecord};
+use godwit_dataset::{AccessLog, AccessLogFuture, AccessRecord, DatasetError};
 use godwit_files::{JournalFile, parent_directory, sync_directory};
-use godwit_flight::{Status, StatusFuture};
 use serde::Serialize;
 use tokio::sync::oneshot;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use godwit_dataset::DatasetError;
-use godwit_formats::random_access::RandomAccess;
+use godwit_io::random_access::RandomAccess;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore as _};
 

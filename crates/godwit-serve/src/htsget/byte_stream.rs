@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use godwit_dataset::DatasetError;
 use godwit_dataset::web::WebStream;
-use godwit_formats::bgzf::ChunkBlocks;
-use godwit_formats::random_access::RandomAccess;
+use godwit_io::bgzf::ChunkBlocks;
+use godwit_io::random_access::RandomAccess;
 
 use crate::http_request::run_blocking;
 

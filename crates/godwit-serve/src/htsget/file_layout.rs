@@ -10,10 +10,10 @@ use std::sync::Arc;
 use godwit_cram::{EOF_CONTAINER, IndexEntry};
 use godwit_dataset::{Catalog as _, DatasetError};
 use godwit_formats::bam::BamFile;
-use godwit_formats::bgzf::{BgzfError, EOF_BLOCK, VirtualOffset};
 use godwit_formats::binning_index::merge_chunks;
-use godwit_formats::random_access::RandomAccess;
 use godwit_formats::vcf::{VcfError, VcfFile};
+use godwit_io::bgzf::{BgzfError, EOF_BLOCK, VirtualOffset};
+use godwit_io::random_access::RandomAccess;
 use godwit_model::Region;
 use godwit_model::schema::alignment_columns;
 

@@ -1,7 +1,7 @@
 //! Errors of the refget service.
 
 use godwit_dataset::DatasetError;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use http::StatusCode;
 
 use crate::http_request::TaskPanic;

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use godwit_dataset::DatasetError;
 use godwit_dataset::web::WebStream;
-use godwit_formats::bgzf::{BgzfText, BlockTable, ChunkBlocks};
 use godwit_formats::fasta::{FaiEvent, FaiRecord, FastaError, build_fai_with, read_block_table};
-use godwit_formats::random_access::RandomAccess;
+use godwit_io::bgzf::{BgzfText, BlockTable, ChunkBlocks};
+use godwit_io::random_access::RandomAccess;
 use md5::{Digest as _, Md5};
 use ring::digest::{Context, SHA512};
 
@@ -244,7 +244,7 @@ mod tests {
                     text += &format!("{}{line_end}", std::str::from_utf8(line).unwrap());
                 }
             }
-            let mut packed = godwit_formats::bgzf::Writer::new(Vec::new(), 1);
+            let mut packed = godwit_io::bgzf::Writer::new(Vec::new(), 1);
             // Compress in blocks of only eleven bytes, so that the bases of one request are in several blocks.
             for piece in text.as_bytes().chunks(11) {
                 packed.write_bytes(piece).unwrap();

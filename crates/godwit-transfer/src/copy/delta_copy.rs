@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_delta::{LoadedReference, ReferenceStore};
 use godwit_flight::{Client, FlightDescriptor, FlightError};
 use tokio::sync::mpsc;
 
@@ -30,7 +31,6 @@ use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
-use crate::reference_store::{LoadedReference, ReferenceStore};
 use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::{self, SendOptions};
 
@@ -159,7 +159,7 @@ impl CopyOperation<'_> {
     ) -> Result<Option<SharedReference>, TransferError> {
         for path in references.paths() {
             let (references, path) = (references.clone(), path.clone());
-            let reference = run_blocking(move || references.load_reference(&path)).await?;
+            let reference = run_blocking(move || Ok(references.load_reference(&path)?)).await?;
             match self.control.matching_reference(reference.sequence_identities(), !self.is_download).await {
                 Ok(Some(server_digest)) => return Ok(Some(SharedReference { reference, server_digest })),
                 Ok(None) => {}

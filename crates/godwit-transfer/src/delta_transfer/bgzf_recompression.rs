@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
-use godwit_formats::bgzf::{BlockEncoding, BlockRecompressor, MAX_BLOCK_DATA_BYTES, block_length};
+use godwit_io::bgzf::{BlockEncoding, BlockRecompressor, MAX_BLOCK_DATA_BYTES, block_length};
 
-use crate::delta::{VarintReader, append_varint};
+use godwit_delta::{VarintReader, append_varint};
 
 /// Largest size of a BGZF block, both compressed and uncompressed, bytes.
 const MAX_BLOCK_BYTES: usize = 1 << 16;

@@ -7,16 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use godwit_delta::LoadedReference;
+use godwit_delta::{DeltaError, unpack};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::bgzf_recompression::{BgzfBlockWriter, BlockSpec, SharedCell, decode_block_specs};
 use super::delta_message::{DeltaMessage, DeltaTrailer};
-use crate::delta::{DeltaError, unpack};
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{AtomicIncomingFile, FileReceiver};
-use crate::reference_store::LoadedReference;
 
 /// Size of the buffer for writes, bytes.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use godwit_formats::bgzf::block_length;
+use godwit_delta::LoadedReference;
+use godwit_delta::{DeltaError, PackOptions, pack};
+use godwit_io::bgzf::block_length;
 
 use super::bgzf_recompression::{BgzfTextReader, SharedCell, UnsuitableFile};
 use super::delta_message::{DeltaMessage, DeltaTrailer, MESSAGE_BYTES};
-use crate::delta::{DeltaError, PackOptions, pack};
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};
-use crate::reference_store::LoadedReference;
 
 /// Size of the buffer for reads, bytes.
 const READ_BUFFER_BYTES: usize = 1 << 20;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use godwit_delta::{LoadedReference, ReferenceStore};
 use godwit_flight::{Download, FlightStreamChunk, PutResultStream, Status, Upload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -17,7 +18,6 @@ use crate::blocking::run_blocking;
 use crate::copy_protocol::{DeltaDownloadRequest, DeltaUploadCommand, ReferenceRequest, to_json};
 use crate::error::TransferError;
 use crate::file_receiver::{CopyReceiver, wait_for_ended_copies};
-use crate::reference_store::{LoadedReference, ReferenceStore};
 
 /// Number of genomes that a server packs or unpacks at the same time; further requests wait. Memory: some segments of
 /// up to 32 MiB for each thread of a genome.
@@ -65,7 +65,11 @@ impl DeltaService {
         let permit = self.permits.clone().acquire_owned().await;
         let permit = permit.map_err(|error| TransferError::Internal { problem: error.to_string() })?;
         let references = self.references.clone();
-        let loaded = run_blocking(move || references.require_by_digest(&digest)).await?;
+        let loaded = run_blocking(move || {
+            let none = || TransferError::rejected(format!("this server has no reference with the digest {digest}"));
+            references.find_by_digest(&digest)?.ok_or_else(none)
+        })
+        .await?;
         let lingering = loaded.clone();
         tokio::spawn(async move {
             tokio::time::sleep(REFERENCE_CACHE_DURATION).await;

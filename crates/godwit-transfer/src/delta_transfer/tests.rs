@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::rc::Rc;
 
-use godwit_formats::bgzf::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA_BYTES};
+use godwit_io::bgzf::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA_BYTES};
 use proptest::prelude::*;
 
 use super::bgzf_recompression::{BgzfBlockWriter, BgzfTextReader, BlockSpec, SharedCell, decode_block_specs};

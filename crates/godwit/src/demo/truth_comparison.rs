@@ -6,7 +6,7 @@ use std::path::Path;
 use godwit_formats::bam;
 use godwit_pipeline::model::{Genome, RawRecord, flags};
 
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 
 /// Maximum distance, in bases, between the aligned and the simulated start of a template that counts as correctly
 /// placed. Indels and clips shift the first aligned base.

@@ -13,7 +13,7 @@ use godwit_engines::{EngineError, find_aligners, sql_program};
 
 use super::{Area, Finding, FindingState};
 use crate::demo::picard_jar;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 
 /// Details in the finding for a missing program that only `godwit demo` uses.
 const NOT_INSTALLED_FOR_DEMO: &str = "not installed; godwit demo would compare with it";

@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
-use godwit_formats::message_with_causes;
-use godwit_pipeline::simulate::{Assembly, GenomeOptions, ReadOptions, Sample, SampleOptions, write_reads};
+use godwit_model::message_with_causes;
 use godwit_process::TemporaryItem;
+use godwit_simulate::{Assembly, GenomeOptions, ReadOptions, Sample, SampleOptions, write_reads};
 
 use super::{Area, Finding, FindingState};
 

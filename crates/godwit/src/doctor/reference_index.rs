@@ -4,7 +4,7 @@ use std::path::Path;
 
 use godwit_engines::aligner::bwa::{self, IndexKind, fm_index};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_pipeline::{ErrorKind, IndexNeed, PipelineError, current_index, format_bytes};
 
 use super::{Area, Finding, FindingState};

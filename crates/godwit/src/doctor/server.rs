@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use godwit_flight::Client;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use serde::Deserialize;
 
 use super::{Area, Finding, FindingState};

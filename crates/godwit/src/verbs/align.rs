@@ -1,6 +1,6 @@
 //! `godwit align`: aligns, sorts and marks the reads of a sample, and optionally calls variants.
 
-use godwit_formats::crypt4gh::{PublicKey, encrypted_path};
+use godwit_io::crypt4gh::{PublicKey, encrypted_path};
 use godwit_pipeline::{
     AlignOptions, CallOptions, Format, JobOptions, JobReport, PythonStepOptions, ReadsOptions, align, align_and_call,
     check_calling, has_unfinished_job, plan_align,

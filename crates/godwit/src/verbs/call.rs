@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_formats::crypt4gh::encrypted_path;
+use godwit_io::crypt4gh::encrypted_path;
 use godwit_pipeline::model::PloidyTable;
 use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_running};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use godwit_delta::ReferenceStore;
 use godwit_transfer::location::Location;
-use godwit_transfer::{Compression, CopyOptions, CopySummary, ReferenceStore, TransferError, copy};
+use godwit_transfer::{Compression, CopyOptions, CopySummary, TransferError, copy};
 
 use super::credentials::credentials_for;
 use crate::cli::{CompressionName, CopyArgs};
@@ -125,7 +126,7 @@ fn pluralize(count: usize, noun: &str) -> String {
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         let exit = exit_code_of(&error);
-        Self::new(exit, godwit_formats::message_with_causes(&error))
+        Self::new(exit, godwit_model::message_with_causes(&error))
     }
 }
 

@@ -113,5 +113,5 @@ pub fn server_failure(error: FlightError) -> Failure {
         },
         _ => Exit::Remote,
     };
-    Failure::new(exit, godwit_formats::message_with_causes(&error))
+    Failure::new(exit, godwit_model::message_with_causes(&error))
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use godwit_pipeline::haplotypes::{HaplotypeComparison, HaplotypeOptions, TypeCounts};
-use godwit_pipeline::simulate::{
-    GenomeOptions, ReadOptions, Sample, SampleOptions, SimulateError, SimulatedReadFiles, write_genome, write_reads,
-};
 use godwit_pipeline::{
     AlignOptions, AlignerChoice, CallOptions, CallerChoice, Format, IndexOptions, JobReport, PipelineError,
     ReadsOptions, align, build_index, call, compare_by_haplotypes,
+};
+use godwit_simulate::{
+    GenomeOptions, ReadOptions, Sample, SampleOptions, SimulateError, SimulatedReadFiles, write_genome, write_reads,
 };
 
 use super::simulate;

@@ -1,7 +1,7 @@
 //! Reads the Crypt4GH keys that the command line names; verbs do this before they open any input.
 
-use godwit_formats::crypt4gh::{KeyError, PublicKey, load_process_keys};
-use godwit_formats::message_with_causes;
+use godwit_io::crypt4gh::{KeyError, PublicKey, load_process_keys};
+use godwit_model::message_with_causes;
 
 use crate::cli::{KeyArgs, RecipientArgs};
 use crate::failure::{Exit, Failure};

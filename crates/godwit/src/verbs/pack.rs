@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use godwit_files::AtomicFile;
-use godwit_formats::bgzf::{BgzfError, open_text};
-use godwit_formats::{is_system_failure, message_with_causes};
-use godwit_model::Region;
-use godwit_transfer::delta::{
+use godwit_delta::{
     Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
     mutate_fasta, pack, unpack,
 };
+use godwit_files::AtomicFile;
+use godwit_io::bgzf::{BgzfError, open_text};
+use godwit_model::Region;
+use godwit_model::{is_system_failure, message_with_causes};
 
 use super::print;
 use crate::cli::{

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_dataset::{AccessLog, AccessRecord, Catalog};
-use godwit_formats::message_with_causes;
 use godwit_model::Region;
+use godwit_model::message_with_causes;
 use godwit_rules::{AuditError, AuditLog, ExplainRequest, Policy, PolicyError, PolicyStore, explain};
 use godwit_serve::DatasetRoot;
 

@@ -167,7 +167,7 @@ impl From<StatementError> for Failure {
             StatementError::Failed(status) => statement_exit(status),
             StatementError::Output { .. } => Exit::Machine,
         };
-        Self::new(exit, godwit_formats::message_with_causes(&error))
+        Self::new(exit, godwit_model::message_with_causes(&error))
     }
 }
 
@@ -187,6 +187,7 @@ fn statement_exit(status: &Status) -> Exit {
 #[cfg(test)]
 mod tests {
     use godwit_dataset::DatasetError;
+    use godwit_flight::dataset_status;
 
     use super::*;
 
@@ -200,11 +201,11 @@ mod tests {
             (failed(ErrorReason::NotAQuery, Code::PermissionDenied), Exit::Usage),
             (failed(ErrorReason::StatementFailed, Code::InvalidArgument), Exit::Input),
             (Status::resource_exhausted("memory"), Exit::Machine),
-            (DatasetError::Forbidden { problem: "x".into() }.into(), Exit::Machine),
-            (DatasetError::Changed { name: "x".into() }.into(), Exit::Machine),
-            (DatasetError::Data(error()).into(), Exit::Input),
-            (DatasetError::Local(error()).into(), Exit::Machine),
-            (DatasetError::Remote(error()).into(), Exit::Remote),
+            (dataset_status(DatasetError::Forbidden { problem: "x".into() }), Exit::Machine),
+            (dataset_status(DatasetError::Changed { name: "x".into() }), Exit::Machine),
+            (dataset_status(DatasetError::Data(error())), Exit::Input),
+            (dataset_status(DatasetError::Local(error())), Exit::Machine),
+            (dataset_status(DatasetError::Remote(error())), Exit::Remote),
             (Status::internal("a bug in godwit"), Exit::Bug),
         ] {
             assert_eq!(statement_exit(&status), exit, "{status}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{LocalLauncher, SlurmLauncher, SshLauncher};
 use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_pipeline::{JobExit, PipelineError, SampleHosts, SampleJob};
 
 use super::cluster_worker::available_cores;

@@ -171,6 +171,6 @@ impl From<ScoreError> for Failure {
             ScoreError::Rows(error) => return error.into(),
             ScoreError::Flight(error) => return error.into(),
         };
-        Self::new(exit, godwit_formats::message_with_causes(&error))
+        Self::new(exit, godwit_model::message_with_causes(&error))
     }
 }

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use godwit_columnar::TableFormat;
 use godwit_files::AtomicFile;
-use godwit_formats::columnar::TableFormat;
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_pipeline::{Event, Observer, PipelineError};
 use godwit_process::TemporaryItem;
 use godwit_search::{

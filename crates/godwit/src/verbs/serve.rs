@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use godwit_dataset::Authorizer;
 use godwit_dataset::web::WebService;
 use godwit_dataset::{Authorizer, Principal};
+use godwit_delta::ReferenceStore;
 use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
 use godwit_flight::{
     Address, Authenticator, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities, Server,
@@ -25,7 +25,7 @@ use godwit_flight::{
 use godwit_query::{ProcessSqlEngine, StatementLimits, StatementProcessOptions};
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HttpService, HttpServiceOptions, SkippedEntry, TemporaryDatasets};
-use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, ReferenceStore, RelayCache};
+use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, RelayCache};
 use signal_hook::consts::SIGHUP;
 
 use self::authentication::ServerAuth;

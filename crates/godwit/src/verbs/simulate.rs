@@ -1,7 +1,7 @@
 //! `godwit simulate`: simulates reads with known origins and variants, for benchmarks.
 
-use godwit_formats::message_with_causes;
-use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
+use godwit_model::message_with_causes;
+use godwit_simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
 
 use crate::cli::SimulateArgs;
 use crate::failure::{Exit, Failure, print};

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
+use godwit_io::bgzf::ReadAhead;
 use proptest::prelude::*;
 
 use super::super::record_reader::RecordReader;
 use super::super::text_window::TextWindow;
 use super::*;
-use crate::bgzf::ReadAhead;
 
 /// Formatting of a generated record as FASTQ text.
 #[derive(Clone, Debug)]

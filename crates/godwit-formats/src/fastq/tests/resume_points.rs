@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use godwit_io::bgzf::{AccessPointMode, AccessPointSpacing, ExpectedFormat, ResumePoint};
+
 use super::*;
-use crate::bgzf::{AccessPointMode, AccessPointSpacing, ExpectedFormat, ResumePoint};
 use crate::fastq::FastqResumePoint;
 
 /// Compresses at a level at which deflate data has several blocks.

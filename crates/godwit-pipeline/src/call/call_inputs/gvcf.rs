@@ -3,10 +3,10 @@
 use std::io::BufReader;
 use std::path::Path;
 
-use godwit_formats::bgzf;
 use godwit_formats::binning_index::DataDensity;
 use godwit_formats::sam;
 use godwit_formats::vcf::lines::{Header, Reader};
+use godwit_io::bgzf;
 use godwit_model::{Contig, Genome};
 
 use super::{AlignedReads, find_index};

@@ -8,9 +8,9 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use godwit_formats::bam::{self, BamError, RecordBuffer};
-use godwit_formats::bgzf;
 use godwit_formats::binning_index::IndexBuilder;
 use godwit_formats::sam::Header;
+use godwit_io::bgzf;
 use godwit_model::{Genome, RawRecord, flags};
 
 use crate::error::{AlignmentsError, PipelineError};

@@ -13,7 +13,7 @@ use godwit_flight::{
     Address, Client, ClientTls, ConnectionSecurity, FlightError, Routes, Server, ServerTls, TransportOptions,
     create_identity,
 };
-use godwit_formats::message_with_causes;
+use godwit_model::message_with_causes;
 use godwit_process::TemporaryItem;
 use serde_json::{Value, json};
 

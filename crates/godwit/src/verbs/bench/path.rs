@@ -235,7 +235,7 @@ impl RemoteServer {
     fn start(path: &EmulatedPath, root: &Path, scratch: &Path) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
         let (certificate_file, key) = create_identity(scratch, END_ADDRESSES[1])
-            .map_err(|error| Failure::new(Exit::Machine, godwit_formats::message_with_causes(&error)))?;
+            .map_err(|error| Failure::new(Exit::Machine, godwit_model::message_with_causes(&error)))?;
         let (token_file, tokens) = (scratch.join("token"), scratch.join("tokens"));
         let made = Command::new(current_program()?)
             .args(["token", "bench", "--tokens"])

@@ -230,7 +230,7 @@ impl AuthFiles {
     fn read_tls(&self) -> Result<Option<ServerTls>, Failure> {
         let Some((certificate, key)) = &self.certificate else { return Ok(None) };
         let tls = ServerTls::from_files(certificate, key, self.client_authority.as_deref());
-        tls.map(Some).map_err(|error| Failure::new(Exit::Machine, godwit_formats::message_with_causes(&error)))
+        tls.map(Some).map_err(|error| Failure::new(Exit::Machine, godwit_model::message_with_causes(&error)))
     }
 
     fn has_key_urls(&self) -> bool {

@@ -16,7 +16,7 @@ const MAX_KEY_SET_BYTES: usize = 1 << 20;
 /// [`Exit::Machine`] if the request fails or the response is too large.
 pub(super) async fn fetch_keys(url: &str, authority: Option<&Path>) -> Result<String, Failure> {
     let failed = |problem: String| Failure::new(Exit::Machine, format!("cannot fetch keys from {url}: {problem}"));
-    let of_reqwest = |error: reqwest::Error| failed(godwit_formats::message_with_causes(&error.without_url()));
+    let of_reqwest = |error: reqwest::Error| failed(godwit_model::message_with_causes(&error.without_url()));
     let builder = reqwest::Client::builder().https_only(true).timeout(FETCH_TIMEOUT);
     let builder = match authority {
         None => builder,

@@ -170,7 +170,7 @@ fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest:
     let failed = |error: reqwest::Error| {
         Failure::new(
             Exit::Machine,
-            format!("cannot send spans: {}", godwit_formats::message_with_causes(&error.without_url())),
+            format!("cannot send spans: {}", godwit_model::message_with_causes(&error.without_url())),
         )
     };
     let mut builder = reqwest::Client::builder().default_headers(map).timeout(REQUEST_TIMEOUT);
@@ -210,7 +210,7 @@ impl CollectorClient {
         let body = export_request(&self.service, spans).to_string();
         let sent = self.client.post(&self.url).body(body).send().await;
         let response = sent.and_then(reqwest::Response::error_for_status);
-        response.map(drop).map_err(|error| godwit_formats::message_with_causes(&error.without_url()))
+        response.map(drop).map_err(|error| godwit_model::message_with_causes(&error.without_url()))
     }
 }
 

@@ -1,0 +1,5 @@
+//! The bytes of files: BGZF, gzip and plain text, Crypt4GH around any of them, and files that are read at any position.
+
+pub mod bgzf;
+pub mod crypt4gh;
+pub mod random_access;
