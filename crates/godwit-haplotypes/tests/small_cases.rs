@@ -128,12 +128,12 @@ fn variants_are_counted_by_stratum() {
     let text = fs::read_to_string(out.path().join("summary.csv")).unwrap();
     let rows: Vec<&str> = text.lines().skip(1).collect();
     let expected = [
-        "SNP,*,*,PASS,*,0.333333,0.333333,0.333333,1,0,3,1,2,3,1,2,0",
-        "SNP,*,repeat,PASS,*,,,,0,0,0,0,0,0,0,0,0",
-        "SNP,*,start,PASS,*,0.000000,0.000000,0.000000,1,0,2,0,2,1,0,1,0",
-        "INDEL,*,*,PASS,*,1.000000,1.000000,1.000000,0,0,1,1,0,1,1,0,0",
-        "INDEL,*,repeat,PASS,*,1.000000,1.000000,1.000000,0,0,1,1,0,1,1,0,0",
-        "INDEL,*,start,PASS,*,,,,0,0,0,0,0,0,0,0,0",
+        "SNP,*,*,PASS,*,0.333333,0.333333,0.000000,0.333333,1,0,3,1,2,3,1,2,0",
+        "SNP,*,repeat,PASS,*,,,,,0,0,0,0,0,0,0,0,0",
+        "SNP,*,start,PASS,*,0.000000,0.000000,0.000000,0.000000,1,0,2,0,2,1,0,1,0",
+        "INDEL,*,*,PASS,*,1.000000,1.000000,0.000000,1.000000,0,0,1,1,0,1,1,0,0",
+        "INDEL,*,repeat,PASS,*,1.000000,1.000000,0.000000,1.000000,0,0,1,1,0,1,1,0,0",
+        "INDEL,*,start,PASS,*,,,,,0,0,0,0,0,0,0,0,0",
     ];
     assert_eq!(rows, expected);
     // Without a search for alleles, the kinds of false calls are not known.
