@@ -85,6 +85,8 @@ pub struct ComparedRecords {
     pub compared: u64,
     /// Records with a problem: an allele that is too long, another ploidy, or letters that are not bases.
     pub skipped: u64,
+    /// Variants whose REF differs from the bases of the reference; many of them suggest another reference.
+    pub other_reference: u64,
     /// Variants in intervals that were too complex.
     pub too_complex: u64,
     /// Variants that do not count because they are outside of the confident regions.
@@ -96,6 +98,7 @@ impl ComparedRecords {
         self.records += counts.records;
         self.compared += counts.variants;
         self.skipped += counts.skipped;
+        self.other_reference += counts.other_reference;
         self.too_complex += counts.too_complex;
         self.outside += counts.outside;
     }
