@@ -2,10 +2,15 @@
 //! `crates/godwit-haplotypes/tests`.
 
 use std::path::PathBuf;
+use std::process::Command;
 
-use godwit_tests::binary::{GodwitCommand, godwit};
-use godwit_tests::scratch;
+use godwit_tests::binary::{self, GodwitCommand, godwit};
+use godwit_tests::data_server::DataServer;
+use godwit_tests::{needs, scratch, skip};
 use serde_json::Value;
+
+use super::picard::shared_data_directory;
+use super::report::html_error;
 
 /// 60 bases: a repeat of A at 11-18, of AC at 24-33 (1-based), and no other repeats.
 const BASES: &str = "GATTCGCTGCAAAAAAAAGTCTGACACACACACATGGCTAGCTTACGTAGGATCCTGACCG";
@@ -97,6 +102,7 @@ fn the_files_of_the_verdicts_appear_together() {
         "fp.vcf.gz.tbi",
         "non_snp_roc.tsv.gz",
         "phasing.txt",
+        "report.html",
         "snp_roc.tsv.gz",
         "summary.csv",
         "summary.txt",
@@ -144,12 +150,111 @@ fn counts_by_stratum_are_in_the_table_in_json_and_in_a_file() {
     assert_eq!(counts(&found["strata"][1]["indels"]), [1, 0, 1, 0]);
     let rows = std::fs::read_to_string(out.join("summary.csv")).expect("it is written");
     assert!(rows.starts_with("Type,Subtype,Subset,Filter,Genotype,METRIC.Recall,METRIC.Precision"), "{rows}");
-    assert!(rows.contains("INDEL,*,repeat,PASS,*,1.000000,1.000000,1.000000,,,1,1,0,1,1,0,0\n"), "{rows}");
+    assert!(rows.contains("INDEL,*,repeat,PASS,*,1.000000,1.000000,0.000000,1.000000,,,1,1,0,1,1,0,0\n"), "{rows}");
     let table = run().run_ok().stdout;
     assert!(table.contains("stratum") && table.contains("repeat"), "{table}");
     run().args(["--match", "records"]).run().assert_rejected(&[2], &["--stratification"]);
     case.write("strata.tsv", "repeat repeat.bed\n");
     run().run().assert_rejected(&[3], &["strata.tsv, line 1", "two columns"]);
+}
+
+#[test]
+fn the_table_of_publications_is_printed_and_in_the_report_page() {
+    let case = example();
+    let out = case.path("page");
+    let printed = case.compare().args(["--score", "QUAL", "--out"]).arg(&out).run_ok().stdout;
+    let table = "\n\
+        Variant type  Truth total  True positives  False negatives  False positives    Recall  Precision  F1-Score\n\
+        INDEL                   1               1                0                0  1.000000   1.000000  1.000000\n\
+        SNP                     2               2                0                1  1.000000   0.000000  0.000000\n";
+    assert!(printed.ends_with(table), "{printed}");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("it is written");
+    assert_eq!(html_error(&page), None);
+    for part in
+        ["F1-Score</th>", "<th scope=\"row\">INDEL</th><td>1</td>", "ROC</h3>", "Precision and recall", "NON_SNP"]
+    {
+        assert_eq!(page.contains(part), part != "NON_SNP", "{part}");
+    }
+    for fetch in ["http:", "https:", "//", "src=", "href=", "url(", "@import", "<script", "<link"] {
+        assert!(!page.contains(fetch), "the page has {fetch}");
+    }
+    // Without scores there are no curves. Names of files cannot become HTML.
+    let name = "<script>calls.vcf";
+    std::fs::copy(case.path("calls.vcf"), case.path(name)).expect("it can be copied");
+    let run = godwit().arg("compare").arg(case.path(name)).arg(case.path("truth.vcf")).arg("--reference");
+    let out = case.path("page-2");
+    run.arg(case.path("ref.fa")).args(["--sample", "ALT", "--out"]).arg(&out).run_ok();
+    let page = std::fs::read_to_string(out.join("report.html")).expect("it is written");
+    assert_eq!(html_error(&page), None);
+    assert!(!page.contains("<svg") && !page.contains("<script") && page.contains("&lt;script&gt;calls.vcf"), "{page}");
+}
+
+#[test]
+fn the_curves_of_the_scores_are_in_json() {
+    let found = run_to_json(example().compare().args(["--score", "QUAL"]));
+    let subsets: Vec<&str> =
+        found["roc"].as_array().expect("a list").iter().flat_map(|c| c["subset"].as_str()).collect();
+    assert_eq!(subsets, ["ALL", "SNP", "NON_SNP"]);
+    let points = found["roc"][0]["points"].as_array().expect("a list");
+    let shown: Vec<String> = points.iter().map(|p| format!("{} {} {}", p["score"], p["found"], p["false"])).collect();
+    assert_eq!(shown, ["60.0 2.0 0.0", "50.0 3.0 0.0", "10.0 3.0 1.0"]);
+}
+
+#[test]
+fn calls_are_read_from_an_output_directory_and_from_a_server() {
+    needs!("bgzip");
+    let case = example();
+    let [directory, expected] = ["job", "here"].map(|name| case.path(name));
+    std::fs::create_dir(&directory).expect("it can be created");
+    let compressed = Command::new("bgzip").arg("-c").arg(case.path("calls.vcf")).output().expect("bgzip runs").stdout;
+    std::fs::write(directory.join("s.vcf.gz"), &compressed).expect("it can be written");
+    std::fs::write(directory.join("s.g.vcf.gz"), "not read").expect("it can be written");
+    case.compare().arg("--out").arg(&expected).run_ok();
+    let served = DataServer::start(&case.directory, &[]);
+    let url = |name: &str| format!("grpc+tcp://{}/{name}", served.address);
+    let inputs = [
+        (directory.to_string_lossy().into_owned(), case.path("truth.vcf").to_string_lossy().into_owned()),
+        (url("job/s.vcf.gz"), url("truth.vcf")),
+    ];
+    for (number, (calls, truth)) in inputs.iter().enumerate() {
+        let out = case.path(&format!("out-{number}"));
+        let run = godwit().args(["compare", calls, truth, "--reference"]).arg(case.path("ref.fa"));
+        run.arg("--temp").arg(&case.directory).arg("--out").arg(&out).run_ok();
+        for name in ["tp.vcf.gz", "fp.vcf.gz", "summary.csv", "weighted_roc.tsv.gz"] {
+            let read = |directory: &PathBuf| std::fs::read(directory.join(name)).expect(name);
+            assert!(read(&out) == read(&expected), "{name} of {calls}");
+        }
+    }
+    // The downloads are removed.
+    assert!(scratch::entry_names(&case.directory).iter().all(|name| !name.starts_with("godwit-compare-")));
+    std::fs::write(directory.join("other.vcf.gz"), &compressed).expect("it can be written");
+    let run = |calls: &str| godwit().args(["compare", calls]).arg(case.path("truth.vcf")).arg("--reference");
+    let rejected = |calls: &str| run(calls).arg(case.path("ref.fa")).run();
+    rejected(&inputs[0].0).assert_rejected(&[2], &["several VCF files", "other.vcf.gz, s.vcf.gz"]);
+    rejected(&url("")).assert_rejected(&[2], &["does not name a file"]);
+    rejected(&url("none.vcf.gz")).assert_rejected(&[2, 3, 4, 6], &["none.vcf.gz"]);
+    rejected(&case.directory.to_string_lossy()).assert_rejected(&[2], &["no file whose name ends in .vcf.gz"]);
+}
+
+/// The script that counts differing verdicts is beside the golden cases, with a table that maps the options of vcfeval to
+/// those of godwit. The table does not skip the two options that select another threshold for the summary.
+#[test]
+fn the_program_has_no_differing_verdict_in_the_golden_cases() {
+    needs!("python3");
+    let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
+    let tree = data.join("vcfeval");
+    let quoted = format!("'{}'", binary::path().display());
+    let compared = "compare {calls} {baseline} --reference {reference} --out {out} {options}";
+    let mut check = Command::new("python3");
+    check.arg(tree.join("check.py")).args(["--command", &format!("{quoted} {compared}"), "--jobs", "2"]);
+    let options = scratch::directory("vcfeval-options").join("options.tsv");
+    let table = std::fs::read_to_string(tree.join("options.tsv")).expect("it can be read");
+    std::fs::write(&options, format!("{table}^--at-.*$\tSKIP\n")).expect("it can be written");
+    let found = check.arg("--translate").arg(&options).output().expect("python3 runs");
+    let printed = String::from_utf8_lossy(&found.stdout);
+    let last = printed.lines().last().unwrap_or_default();
+    assert!(found.status.success(), "{printed}{}", String::from_utf8_lossy(&found.stderr));
+    assert!(last.contains("0 differ; of ") && last.contains(" 0 verdicts and 0 records differ; 0 tables"), "{last}");
 }
 
 #[test]

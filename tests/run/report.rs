@@ -16,7 +16,7 @@ fn read_text(path: &Path) -> String {
 }
 
 /// Returns the error in the nesting of tags, or in an attribute's quotes, if there is one.
-fn html_error(html: &str) -> Option<String> {
+pub(super) fn html_error(html: &str) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = html;
     while let Some(start) = rest.find('<') {

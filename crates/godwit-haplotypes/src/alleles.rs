@@ -63,6 +63,15 @@ impl Template {
         }
         (self.packed[position / 2] >> (position % 2 * 4)) & 15
     }
+
+    /// Returns whether the bases from a position on are those of an allele. Unknown bases equal all bases.
+    pub(crate) fn has_bases(&self, position: i32, letters: &[u8]) -> bool {
+        let is_equal = |(position, letter): (i32, &u8)| {
+            let codes = [self.base(position), base_code(*letter).unwrap_or(UNKNOWN_BASE)];
+            codes.contains(&UNKNOWN_BASE) || codes[0] == codes[1]
+        };
+        (position..).zip(letters).all(is_equal)
+    }
 }
 
 /// An allele: the interval of the reference that it replaces, and the range of its bases in a buffer of codes.

@@ -24,6 +24,7 @@ mod reference_file;
 mod regions;
 mod report;
 mod roc;
+mod roc_curve;
 mod scores;
 mod search;
 mod stratification;
@@ -41,7 +42,8 @@ pub use comparison_options::{
 };
 pub use error::HaplotypeError;
 pub use phasing::PhasingCounts;
-pub use report::{ComparedRecords, HaplotypeComparison, TooComplexInterval};
+pub use report::{ACCURACY_HEADINGS, ComparedRecords, HaplotypeComparison, TooComplexInterval};
 pub use roc::TypeCounts;
+pub use roc_curve::{RocCurve, RocPoint};
 pub use stratum_counts::{StratumCounts, StratumReport};
 pub use summary::SummaryRow;

@@ -43,6 +43,8 @@ pub(crate) struct SideCounts {
     pub(crate) variants: u64,
     /// Records that were left out because of a problem.
     pub(crate) skipped: u64,
+    /// Variants whose REF differs from the bases of the reference.
+    pub(crate) other_reference: u64,
     /// Variants in intervals that were too complex.
     pub(crate) too_complex: u64,
     /// Variants that do not count because they are outside of the confident regions.
@@ -106,6 +108,7 @@ impl ContigOutput {
                 let failed =
                     |problem| EvaluationError::Record { side, pos_1based: i64::from(record.start) + 1, problem };
                 let subsets = || subset_bits(&record, rules.samples[side], rules.subsets).map_err(failed);
+                counts.other_reference += u64::from(!contig.template.has_bases(record.start, record.reference));
                 if side == TRUTH {
                     let outcome = verdicts.truth_outcome(index);
                     counts.too_complex += u64::from(outcome == TruthOutcome::TooComplex);

@@ -4,10 +4,12 @@ use serde::Serialize;
 
 use crate::comparison_options::{ScoreField, Subset};
 use crate::evaluation::EvaluationRules;
+use crate::number_format::fixed;
 use crate::output::{ContigOutput, SideCounts};
 use crate::phasing::PhasingCounts;
 use crate::regions::Regions;
 use crate::roc::{RocTables, ScoreOrder, TypeCounts};
+use crate::roc_curve::RocCurve;
 use crate::search::{CALLS, TRUTH};
 use crate::stratum_counts::{StrataSums, StratumReport, add_strata, strata_report, summary_csv};
 use crate::summary::{SummaryRow, summary_rows, summary_text};
@@ -29,6 +31,8 @@ pub struct HaplotypeComparison {
     pub strata: Vec<StratumReport>,
     /// Counts at the best score, and without a threshold; empty if the truth has no variants.
     pub summary: Vec<SummaryRow>,
+    /// Curves of the ROC tables: of all variants, then of subsets. Empty if calls have no score.
+    pub roc: Vec<RocCurve>,
     /// Records of the call set.
     pub calls: ComparedRecords,
     /// Records of the truth set.
@@ -44,6 +48,34 @@ pub struct HaplotypeComparison {
     pub confident_bases: Option<u64>,
 }
 
+/// Headings of [`HaplotypeComparison::accuracy_rows`].
+pub const ACCURACY_HEADINGS: [&str; 8] = [
+    "Variant type",
+    "Truth total",
+    "True positives",
+    "False negatives",
+    "False positives",
+    "Recall",
+    "Precision",
+    "F1-Score",
+];
+
+impl HaplotypeComparison {
+    /// Returns the table of accuracy as publications have it: a row each for indels and SNPs, with rates of six decimals.
+    /// Empty if a side has no genotypes.
+    pub fn accuracy_rows(&self) -> Vec<[String; 8]> {
+        let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| fixed(rate, 6));
+        let row = |(name, counts): (&str, TypeCounts)| {
+            let numbers = [counts.truth, counts.found, counts.missed, counts.false_calls];
+            let [truth, found, missed, wrong] = numbers.map(|number| number.to_string());
+            let [recall, precision, f1] = [counts.recall, counts.precision, counts.f1].map(rate);
+            [name.to_owned(), truth, found, missed, wrong, recall, precision, f1]
+        };
+        let types = [("INDEL", self.indels), ("SNP", self.snps)];
+        types.into_iter().filter_map(|(name, counts)| Some(row((name, counts?)))).collect()
+    }
+}
+
 /// Counts of the records of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ComparedRecords {
@@ -53,6 +85,8 @@ pub struct ComparedRecords {
     pub compared: u64,
     /// Records with a problem: an allele that is too long, another ploidy, or letters that are not bases.
     pub skipped: u64,
+    /// Variants whose REF differs from the bases of the reference; many of them suggest another reference.
+    pub other_reference: u64,
     /// Variants in intervals that were too complex.
     pub too_complex: u64,
     /// Variants that do not count because they are outside of the confident regions.
@@ -64,6 +98,7 @@ impl ComparedRecords {
         self.records += counts.records;
         self.compared += counts.variants;
         self.skipped += counts.skipped;
+        self.other_reference += counts.other_reference;
         self.too_complex += counts.too_complex;
         self.outside += counts.outside;
     }
@@ -179,6 +214,7 @@ impl ReportBuilder {
             all: self.genotypes.counts(None).unwrap_or_default(),
             strata,
             summary,
+            roc: if self.has_score { self.genotypes.curves() } else { Vec::new() },
             calls: self.records[CALLS],
             truth: self.records[TRUTH],
             phasing: self.phasing,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::comparison_options::Subset;
 use crate::number_format::fixed;
+use crate::roc_curve::{RocCurve, RocPoint};
 
 /// A call as it counts in the tables.
 #[derive(Clone, Copy, Debug)]
@@ -212,64 +213,110 @@ impl RocTables {
     /// Returns the names and the texts of the tables, and the best threshold of the table of all variants.
     pub(crate) fn texts(&self) -> (Vec<(String, String)>, BestThreshold) {
         let prefix = if self.is_for_alleles { "allele_" } else { "" };
-        let mut best = None;
-        let mut texts = vec![(format!("{prefix}weighted_roc.tsv"), self.text(0, &mut best))];
+        let mut texts = vec![(format!("{prefix}weighted_roc.tsv"), self.text(0))];
         for (index, subset) in self.subsets.iter().take(self.written_subsets).enumerate() {
-            texts.push((format!("{prefix}{}_roc.tsv", subset.file_stem()), self.text(index + 1, &mut None)));
+            texts.push((format!("{prefix}{}_roc.tsv", subset.file_stem()), self.text(index + 1)));
         }
-        (texts, best.map(|(_, score, sums)| (score, sums)))
+        let has_score = |row: &RocRow| self.truth_total() > 0 && !row.score.is_nan();
+        // Of equal rows, the last one.
+        let f_measure = |row: &RocRow| row.rates.f_measure;
+        let best = self.rows(0).filter(has_score).max_by(|a, b| f_measure(a).total_cmp(&f_measure(b)));
+        (texts, best.map(|row| (row.score, row.sums)))
     }
 
-    fn text(&self, index: usize, best: &mut Option<(f64, f64, Sums)>) -> String {
+    /// Returns a curve for each table that has a file.
+    pub(crate) fn curves(&self) -> Vec<RocCurve> {
+        let curve = |index: usize| {
+            let points = self.rows(index).map(|row| row.point());
+            RocCurve::new(self.label_of(index), self.rows(index).count(), points)
+        };
+        (0..=self.written_subsets).map(curve).collect()
+    }
+
+    /// Returns the label of a table; table 0 has all variants.
+    fn label_of(&self, index: usize) -> &'static str {
+        if index == 0 { "ALL" } else { self.subsets[index - 1].label() }
+    }
+
+    /// Returns the rows of a table: the calls with each score, as printed, or a better one.
+    fn rows(&self, index: usize) -> impl Iterator<Item = RocRow> {
         let subset = &self.points[index];
         let total = subset.total();
-        let is_rescaled = index > 0;
-        let name = if is_rescaled { self.subsets[index - 1].label() } else { "ALL" };
-        let scale = match is_rescaled && total.true_weights > 0.0 {
+        let scale = match index > 0 && total.true_weights > 0.0 {
             true => subset.truth_found as f64 / total.true_weights,
             false => 1.0,
         };
+        let truth_total = subset.truth_total as f64;
+        let mut sums = Sums::default();
+        let mut points = subset.points.iter().peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let (score, point) = points.next()?;
+                sums.add(point);
+                let label = score_label(*score);
+                if points.peek().is_none_or(|(next, _)| score_label(*next) != label) {
+                    let true_weights = sums.true_weights * scale;
+                    let missed = truth_total - true_weights;
+                    let rates = Rates::new(&sums, true_weights, missed);
+                    return Some(RocRow { score: *score, sums, true_weights, missed, rates });
+                }
+            }
+        })
+    }
+
+    fn text(&self, index: usize) -> String {
+        let subset = &self.points[index];
+        let total = subset.total();
         let has_rates = subset.truth_total > 0;
         let mut text = format!("#Version godwit {}, ROC output 1.2\n", env!("CARGO_PKG_VERSION"));
-        let note = if is_rescaled { " (baseline rescaled)" } else { "" };
+        let note = if index > 0 { " (baseline rescaled)" } else { "" };
         let call_total = (total.true_calls + total.false_calls + 0.5).floor() as u64;
-        let _ = writeln!(text, "#selection: {name}{note}");
+        let _ = writeln!(text, "#selection: {}{note}", self.label_of(index));
         let _ = writeln!(text, "#total baseline variants: {}", subset.truth_total);
         let _ = writeln!(text, "#total call variants: {call_total}");
         let _ = writeln!(text, "#score field: {}", self.label);
         text += "#score\ttrue_positives_baseline\tfalse_positives\ttrue_positives_call";
         text += if has_rates { "\tfalse_negatives\tprecision\tsensitivity\tf_measure\n" } else { "\n" };
-        let mut sums = Sums::default();
-        let mut points = subset.points.iter().peekable();
-        while let Some((score, point)) = points.next() {
-            sums.add(point);
-            let label = score_label(*score);
-            if points.peek().is_some_and(|(next, _)| score_label(*next) == label) {
-                continue;
-            }
-            let rates = push_row(&mut text, &label, &sums, scale, subset.truth_total);
-            let is_best = |best: &(f64, f64, Sums)| rates.f_measure >= best.0;
-            if has_rates && !score.is_nan() && best.as_ref().is_none_or(is_best) {
-                *best = Some((rates.f_measure, *score, sums));
-            }
-        }
+        self.rows(index).for_each(|row| row.write_to(&mut text, has_rates));
         text
     }
 }
 
-/// Appends a row of a table, with rates if the truth has variants.
-fn push_row(text: &mut String, label: &str, sums: &Sums, scale: f64, truth_total: u64) -> Rates {
-    let true_weights = sums.true_weights * scale;
-    let missed = truth_total as f64 - true_weights;
-    let rates = Rates::new(sums, true_weights, missed);
-    let counts = [true_weights, sums.false_calls, sums.true_calls].map(|count| fixed(count, 2));
-    let _ = write!(text, "{label}\t{}", counts.join("\t"));
-    if truth_total > 0 {
-        let shares = [rates.precision, rates.sensitivity, rates.f_measure].map(|rate| fixed(rate, 4));
-        let _ = write!(text, "\t{}\t{}", fixed(missed, 2), shares.join("\t"));
+/// A row of a table.
+#[derive(Clone, Copy, Debug)]
+struct RocRow {
+    /// Lowest score of the calls; NaN if the last ones have none.
+    score: f64,
+    sums: Sums,
+    /// Variants of the truth that the true calls stand for, scaled to the number that the whole subset found.
+    true_weights: f64,
+    missed: f64,
+    rates: Rates,
+}
+
+impl RocRow {
+    fn point(&self) -> RocPoint {
+        let finite = |number: f64| number.is_finite().then_some(number);
+        RocPoint {
+            score: finite(self.score),
+            found: self.true_weights,
+            false_calls: self.sums.false_calls,
+            precision: finite(self.rates.precision),
+            recall: finite(self.rates.sensitivity),
+        }
     }
-    text.push('\n');
-    rates
+
+    /// Appends the row, with rates if the truth has variants.
+    fn write_to(&self, text: &mut String, has_rates: bool) {
+        let counts = [self.true_weights, self.sums.false_calls, self.sums.true_calls].map(|count| fixed(count, 2));
+        let _ = write!(text, "{}\t{}", score_label(self.score), counts.join("\t"));
+        if has_rates {
+            let shares = [self.rates.precision, self.rates.sensitivity, self.rates.f_measure];
+            let shares = shares.map(|rate| fixed(rate, 4));
+            let _ = write!(text, "\t{}\t{}", fixed(self.missed, 2), shares.join("\t"));
+        }
+        text.push('\n');
+    }
 }
 
 fn score_label(score: f64) -> String {

@@ -15,8 +15,8 @@ use crate::subsets::subset_bits;
 /// Types with counts of their own, and their names in the table.
 const TYPES: [(Subset, &str); 2] = [(Subset::Snp, "SNP"), (Subset::Indel, "INDEL")];
 /// Columns of the table, in the order of hap.py.
-const COLUMNS: &str = "Type,Subtype,Subset,Filter,Genotype,METRIC.Recall,METRIC.Precision,METRIC.F1_Score,FP.gt,FP.al,\
-                       TRUTH.TOTAL,TRUTH.TP,TRUTH.FN,QUERY.TOTAL,QUERY.TP,QUERY.FP,QUERY.UNK";
+const COLUMNS: &str = "Type,Subtype,Subset,Filter,Genotype,METRIC.Recall,METRIC.Precision,METRIC.Frac_NA,\
+                       METRIC.F1_Score,FP.gt,FP.al,TRUTH.TOTAL,TRUTH.TP,TRUTH.FN,QUERY.TOTAL,QUERY.TP,QUERY.FP,QUERY.UNK";
 
 /// Sums of the variants of one type in one stratum.
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,9 +203,10 @@ pub(crate) fn summary_csv(strata: &[StratumReport], all_records: bool) -> String
         for stratum in strata {
             let found = [&stratum.snps, &stratum.indels][index];
             let counts = &found.counts;
-            let rates = [counts.recall, counts.precision, counts.f1].map(rate).join(",");
             let kinds = [found.false_genotypes, found.false_alleles].map(optional).join(",");
             let query = counts.called + found.unknown;
+            let unknown = (query > 0).then(|| found.unknown as f64 / query as f64);
+            let rates = [counts.recall, counts.precision, unknown, counts.f1].map(rate).join(",");
             let numbers = [counts.truth, counts.found, counts.missed, query, counts.true_calls, counts.false_calls];
             let numbers = numbers.map(|number| number.to_string()).join(",");
             let subset = csv_value(&stratum.name);
@@ -232,12 +233,12 @@ mod tests {
             false_genotypes: None,
             false_alleles: Some(1),
         };
-        let none = StratumCounts { counts: TypeCounts::default(), unknown: 0, ..counts };
+        let none = StratumCounts { counts: TypeCounts::default(), ..counts };
         let strata = [StratumReport { name: "a,b".to_owned(), snps: counts, indels: none }];
         let text = summary_csv(&strata, false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "SNP,*,\"a,b\",PASS,*,0.750000,0.750000,0.750000,,1,4,3,1,6,3,1,2");
-        assert_eq!(lines[2], "INDEL,*,\"a,b\",PASS,*,,,,,1,0,0,0,0,0,0,0");
+        assert_eq!(lines[1], "SNP,*,\"a,b\",PASS,*,0.750000,0.750000,0.333333,0.750000,,1,4,3,1,6,3,1,2");
+        assert_eq!(lines[2], "INDEL,*,\"a,b\",PASS,*,,,1.000000,,,1,0,0,0,2,0,0,2");
         assert_eq!((lines.len(), lines[0].split(',').count()), (3, lines[2].split(',').count() - 1));
     }
 

@@ -7,6 +7,7 @@
 //! `docs/guide/compare.md`. [`compare_by_haplotypes`] compares the haplotypes instead.
 
 mod accuracy;
+mod accuracy_page;
 mod by_haplotypes;
 mod call_set;
 mod confident_regions;

@@ -1,15 +1,20 @@
 //! Comparison by haplotypes, with output files that are published together.
 
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use godwit_files::{AtomicDirectory, AtomicSet};
 use godwit_haplotypes::{HaplotypeComparison, HaplotypeError, HaplotypeOptions, compare_haplotypes};
 
+use super::accuracy_page::AccuracyPage;
 use crate::error::PipelineError;
 
-/// Compares a call set with a truth set by haplotypes. Writes the files of the output mode into a new directory at
-/// `out`; `None` to write no files. The directory appears when the comparison is complete.
+/// Name of the report page in the output directory.
+const PAGE_FILE: &str = "report.html";
+
+/// Compares a call set with a truth set by haplotypes. Writes the files of the output mode and a report page into a new
+/// directory at `out`; `None` to write no files. The directory appears when the comparison is complete.
 ///
 /// # Errors
 /// [`PipelineError::Options`] if `out` has files; [`PipelineError::Haplotypes`] if a file is invalid or cannot be compared; [`PipelineError::File`] if the directory
@@ -19,7 +24,7 @@ pub fn compare_by_haplotypes(
     out: Option<&Path>,
     cancelled: &AtomicBool,
 ) -> Result<HaplotypeComparison, PipelineError> {
-    let has_files = |path: &&Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    let has_files = |path: &&Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
     if let Some(path) = out.filter(has_files) {
         let problem = format!("{} exists and has files; name another directory, or remove it", path.display());
         return Err(PipelineError::Options { problem });
@@ -32,6 +37,9 @@ pub fn compare_by_haplotypes(
         error => PipelineError::from(error).or_interrupted(cancelled),
     })?;
     if let Some(directory) = directory {
+        let page = AccuracyPage { options, comparison: &report }.to_html();
+        let path = directory.temporary_path().join(PAGE_FILE);
+        fs::write(&path, page).map_err(PipelineError::file("write", &path))?;
         let mut files = AtomicSet::default();
         files.add_directory(directory);
         files.publish().map_err(|(path, source)| PipelineError::file("write", path)(source))?;

@@ -35,7 +35,7 @@ impl ReportPage<'_> {
             x_unit: "",
             y_unit: "",
             shape: Shape::Line,
-            y_max: Some((best / 10.0).ceil() * 10.0),
+            y_range: Some((0.0, (best / 10.0).ceil() * 10.0)),
             series,
         }
         .to_figure()
@@ -51,7 +51,7 @@ impl ReportPage<'_> {
             x_unit: "",
             y_unit: " %",
             shape: Shape::Line,
-            y_max: Some(100.0),
+            y_range: Some((0.0, 100.0)),
             series: self.by_cycle(percent),
         }
         .to_figure()
@@ -72,7 +72,7 @@ impl ReportPage<'_> {
             x_unit: " %",
             y_unit: " %",
             shape: Shape::Line,
-            y_max: None,
+            y_range: None,
             series: READ_LABELS.iter().enumerate().map(series).collect(),
         }
         .to_figure()
@@ -105,7 +105,7 @@ impl ReportPage<'_> {
             x_unit: "",
             y_unit: " pairs",
             shape: Shape::Area,
-            y_max: None,
+            y_range: None,
             series: series.collect(),
         }
         .to_figure()
@@ -123,7 +123,7 @@ impl ReportPage<'_> {
             x_unit: "",
             y_unit: " %",
             shape: Shape::Bars,
-            y_max: None,
+            y_range: None,
             series: vec![Series { name: "Reads".into(), points: points.collect() }],
         }
         .to_figure()
@@ -155,7 +155,7 @@ impl ReportPage<'_> {
             x_unit: "×",
             y_unit: " %",
             shape: Shape::Area,
-            y_max: Some(100.0),
+            y_range: Some((0.0, 100.0)),
             series: vec![Series { name: "Genome".into(), points: points.into_iter().step_by(step).collect() }],
         }
         .to_figure()
@@ -181,7 +181,7 @@ impl ReportPage<'_> {
             x_unit: "",
             y_unit: " %",
             shape: Shape::Bars,
-            y_max: None,
+            y_range: None,
             series: vec![Series { name: "Sets".into(), points }],
         }
         .to_figure()

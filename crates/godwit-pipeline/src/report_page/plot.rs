@@ -43,15 +43,15 @@ pub(crate) struct Plot<'p> {
     pub(crate) x_unit: &'p str,
     pub(crate) y_unit: &'p str,
     pub(crate) shape: Shape,
-    /// Maximum of the y axis; `None`: it is derived from the values.
-    pub(crate) y_max: Option<f64>,
+    /// Minimum and maximum of the y axis; `None`: from 0 to a maximum that is derived from the values.
+    pub(crate) y_range: Option<(f64, f64)>,
     pub(crate) series: Vec<Series>,
 }
 
 /// The mapping from values to SVG coordinates.
 struct Scale {
     x: (f64, f64),
-    y_max: f64,
+    y: (f64, f64),
 }
 
 impl Scale {
@@ -60,7 +60,8 @@ impl Scale {
     }
 
     fn y(&self, value: f64) -> f64 {
-        CHART_HEIGHT - MARGIN_BOTTOM - (value / self.y_max).min(1.0) * (CHART_HEIGHT - MARGIN_TOP - MARGIN_BOTTOM)
+        let share = (value - self.y.0) / (self.y.1 - self.y.0);
+        CHART_HEIGHT - MARGIN_BOTTOM - share.min(1.0) * (CHART_HEIGHT - MARGIN_TOP - MARGIN_BOTTOM)
     }
 }
 
@@ -101,16 +102,16 @@ impl Plot<'_> {
             _ if first == last => (first - 1.0, last + 1.0),
             _ => (first, last),
         };
-        let y_max = self.y_max.unwrap_or_else(|| {
+        let y = self.y_range.unwrap_or_else(|| {
             let step = tick_step(highest.max(1e-9));
-            (highest / step).ceil().max(1.0) * step
+            (0.0, (highest / step).ceil().max(1.0) * step)
         });
-        Some(Scale { x, y_max })
+        Some(Scale { x, y })
     }
 
     fn write_axes(&self, svg: &mut String, scale: &Scale) {
         let (bottom, right) = (CHART_HEIGHT - MARGIN_BOTTOM, CHART_WIDTH - MARGIN_RIGHT);
-        for tick in ticks(0.0, scale.y_max) {
+        for tick in ticks(scale.y.0, scale.y.1) {
             let y = scale.y(tick);
             let _ = writeln!(
                 svg,
@@ -260,7 +261,7 @@ mod tests {
             x_unit: "",
             y_unit: "",
             shape: Shape::Line,
-            y_max: None,
+            y_range: None,
             series: vec![Series { name: "<b>".into(), points: Vec::new() }],
         };
         assert_eq!(plot.to_figure(), "");

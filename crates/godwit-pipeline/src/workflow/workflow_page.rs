@@ -133,7 +133,7 @@ impl WorkflowPage<'_> {
             x_unit: " s",
             y_unit: " MB/s",
             shape: Shape::Line,
-            y_max: None,
+            y_range: None,
             series: self.storage_series(|node| node.bytes_per_s / 1e6),
         }
         .to_figure()
@@ -148,7 +148,7 @@ impl WorkflowPage<'_> {
             x_unit: " s",
             y_unit: "",
             shape: Shape::Line,
-            y_max: None,
+            y_range: None,
             series: self.storage_series(|node| if node.is_healthy { node.connections as f64 } else { 0.0 }),
         }
         .to_figure()

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CommonArgs, KeyArgs};
+use super::{AccessArgs, CommonArgs, KeyArgs};
 use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct CompareArgs {
-    /// Call set to evaluate: VCF, plain, gzip or BGZF
+    /// Call set to evaluate: VCF (plain, gzip or BGZF), an output directory with one, or grpc+tls://HOST:PORT/PATH
     #[arg(value_name = "CALLS.vcf.gz")]
     pub calls: PathBuf,
-    /// Truth set
+    /// Truth set, likewise
     #[arg(value_name = "TRUTH.vcf.gz")]
     pub truth: PathBuf,
     /// Compare haplotypes as RTG vcfeval does, or normalized records; records if --reference is missing
@@ -51,12 +51,14 @@ pub struct CompareArgs {
     /// Form of the VCF files in --out
     #[arg(long, value_enum, value_name = "FORM", requires = "out", help_heading = THIS_RUN_HEADING)]
     pub output_mode: Option<OutputModeName>,
-    /// New directory for VCF files with the verdicts, the ROC tables and the summary
+    /// New directory for VCF files with the verdicts, the ROC tables, the summary and a report page
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
     /// Also compare records that failed a filter
     #[arg(long)]
     pub all_records: bool,
+    #[command(flatten)]
+    pub access: AccessArgs,
     #[command(flatten)]
     pub keys: KeyArgs,
     #[command(flatten)]

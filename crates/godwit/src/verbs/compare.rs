@@ -1,6 +1,7 @@
 //! `godwit compare`: compares called variants with a truth set.
 
 mod by_haplotypes;
+mod input_files;
 
 use std::collections::HashSet;
 
@@ -13,6 +14,7 @@ use crate::cli::CompareArgs;
 use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::text_table::align_columns;
+use input_files::InputFiles;
 
 /// Compares the call sets with the truth set, and prints the result as a table or as JSON.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
@@ -22,14 +24,15 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         let other = if by_records { "haplotypes" } else { "records" };
         return Err(Failure::new(Exit::Usage, format!("{option} requires --match {other}")));
     }
-    if by_records { run_by_records(args) } else { by_haplotypes::run(args) }
+    let files = InputFiles::open(args)?;
+    if by_records { run_by_records(args, &files) } else { by_haplotypes::run(args, &files) }
 }
 
-fn run_by_records(args: &CompareArgs) -> Result<(), Failure> {
+fn run_by_records(args: &CompareArgs, files: &InputFiles) -> Result<(), Failure> {
     let options = CompareOptions {
-        calls: args.calls.clone(),
-        truth: args.truth.clone(),
-        baseline: args.baseline.clone(),
+        calls: files.calls.clone(),
+        truth: files.truth.clone(),
+        baseline: files.baseline.clone(),
         confident: args.confident.clone(),
         reference: args.reference.clone(),
         sample: args.sample.clone(),

@@ -2,11 +2,12 @@
 
 use godwit_pipeline::compare_by_haplotypes;
 use godwit_pipeline::haplotypes::{
-    ComparedRecords, HaplotypeComparison, HaplotypeOptions, MAX_PATHS, OutputMode, SampleChoice, ScoreField,
-    StratumCounts, SummaryRow, TypeCounts,
+    ACCURACY_HEADINGS, ComparedRecords, HaplotypeComparison, HaplotypeOptions, MAX_PATHS, OutputMode, SampleChoice,
+    ScoreField, StratumCounts, SummaryRow, TypeCounts,
 };
 use serde::Serialize;
 
+use super::input_files::InputFiles;
 use crate::cli::{CompareArgs, OutputModeName};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
@@ -25,8 +26,8 @@ struct Report<'r> {
 }
 
 /// Compares the call set with the truth set, and prints the result as a table or as JSON.
-pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
-    let options = options(args)?;
+pub(super) fn run(args: &CompareArgs, files: &InputFiles) -> Result<(), Failure> {
+    let options = options(args, files)?;
     let comparison = compare_by_haplotypes(&options, args.out.as_deref(), &interruption::flag())?;
     if args.common.json {
         let (calls_file, truth_file) = (&*args.calls, &*args.truth);
@@ -35,7 +36,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     print(&table(args, &comparison))
 }
 
-fn options(args: &CompareArgs) -> Result<HaplotypeOptions, Failure> {
+fn options(args: &CompareArgs, files: &InputFiles) -> Result<HaplotypeOptions, Failure> {
     let Some(reference) = args.reference.clone() else {
         let problem = "--match haplotypes requires --reference; without a reference use --match records".to_owned();
         return Err(Failure::new(Exit::Usage, problem));
@@ -62,7 +63,7 @@ fn options(args: &CompareArgs) -> Result<HaplotypeOptions, Failure> {
             Failure::new(Exit::Usage, problem)
         })
     };
-    let mut options = HaplotypeOptions::new(args.calls.clone(), args.truth.clone(), reference);
+    let mut options = HaplotypeOptions::new(files.calls.clone(), files.truth.clone(), reference);
     if let Some(score) = args.score.as_deref() {
         options.score = Some(parse_score(score)?);
     }
@@ -107,6 +108,11 @@ fn table(args: &CompareArgs, comparison: &HaplotypeComparison) -> String {
     if let Some(out) = &args.out {
         text += &format!("files: {}\n", out.display());
     }
+    let rows = comparison.accuracy_rows();
+    if !rows.is_empty() {
+        let headings = ACCURACY_HEADINGS.map(str::to_owned);
+        text += &format!("\n{}", align_columns(&[vec![headings], rows].concat(), 1));
+    }
     text
 }
 
@@ -146,6 +152,7 @@ fn best_score_line(row: &SummaryRow) -> String {
 fn records_text(records: &ComparedRecords) -> String {
     let parts = [
         (records.skipped, "with a problem"),
+        (records.other_reference, "whose REF differs from the reference"),
         (records.outside, "outside of the confident regions"),
         (records.too_complex, "in intervals that were too complex"),
     ];
