@@ -13,5 +13,5 @@ cp bwa/libbwa.a "$library/lib/"
 export LIBBWA_PREFIX=$library CARGO_HOME=$SRC_DIR/.cargo-home
 export CARGO_TARGET_DIR=$SRC_DIR/target
 cargo-bundle-licenses --format yaml --output THIRDPARTY.yml
-cargo build --locked --release -p godwit -p godwit-sql -p godwit-bwa -p godwit-bwa-mem3
+cargo build --locked --release $(grep -v '^#' packaging/programs.txt | sed 's/^/--package=/')
 ./install --no-build --prefix "$PREFIX"

@@ -232,7 +232,7 @@ fn the_service_file_is_one_that_systemd_takes() {
     let said = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(!said.contains("godwit.service"), "{said}");
     // Every option of its command line is an option of `serve`.
-    let line = unit.split("ExecStart=").nth(1).expect("it has one").split("\nExecReload").next().expect("it ends");
+    let line = unit.split("SERVE_OPTIONS=").nth(1).expect("it has one").split("\nExecReload").next().expect("it ends");
     let help = godwit().args(["serve", "--help"]).run_ok().stdout;
     for option in line.split_whitespace().filter(|word| word.starts_with("--")) {
         assert!(help.contains(option), "{option}");

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 
 mod cargo;
+mod release;
 mod test_run;
 mod tidy;
 
@@ -17,6 +18,7 @@ chores:
                        files, manifests, forbidden words and file names, links and indexes of pages
   test [ARG..]         run all tests, continue after failures, and print the counts at the end; the arguments go to
                        cargo test
+  release [ARG..]      check versions and licenses, and build what is shipped; --help lists the options
   docs                 write docs/reference/cli.md and cli-*.md from the built program
   sim [--seed N] [--seeds COUNT]
                        simulate cluster runs and copies with faults; each seed is one simulation
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&workspace_root()),
         ["test", rest @ ..] => test_run::run(&workspace_root(), rest),
+        ["release", rest @ ..] => release::run(&workspace_root(), rest),
         ["docs"] => write_docs(&workspace_root()),
         ["sim", rest @ ..] => run_simulations(rest),
         ["identity", rest @ ..] => run_identity(rest),
