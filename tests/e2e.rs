@@ -10,3 +10,4 @@ mod score;
 mod search;
 mod serve;
 mod transfer;
+mod workflow_engines;

@@ -1,4 +1,4 @@
-//! godwit within workflow engines: their output is the output of godwit by itself.
+//! Clients in other languages, and the definitions of packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,58 +13,6 @@ use crate::serve::authentication::self_signed_certificate;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// Returns the workflow of the page about engines, with the paths of the wrappers.
-fn workflow_text() -> String {
-    let page = std::fs::read_to_string(repository().join("docs/guide/integrations.md")).expect("the page is there");
-    let block = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a workflow");
-    let place = repository().canonicalize().expect("it is there");
-    block.replace("/path/to/godwit", place.to_str().expect("its path is text"))
-}
-
-#[test]
-#[ignore = "Snakemake is 60 MB of packages; cargo test --profile ci -p godwit-tests --test e2e -- --ignored integrations"]
-fn the_workflow_of_the_page_writes_what_godwit_writes() {
-    needs!("bwa", "samtools", "makeblastdb", "python3");
-    let (sample, _) = aligned_sample();
-    let directory = scratch::directory("snakemake");
-    let indexed = sample.godwit_indexed_reference().parent().expect("it is in a directory");
-    for file in std::fs::read_dir(indexed).expect("it is there") {
-        let file = file.expect("it can be listed");
-        std::os::unix::fs::symlink(file.path(), directory.join(file.file_name())).expect("a link can be made");
-    }
-    for (mate, file) in sample.lanes[0].reads.iter().enumerate() {
-        let link = directory.join(format!("reads_L001_R{}.fastq.gz", mate + 1));
-        std::os::unix::fs::symlink(file, link).expect("a link can be made");
-    }
-    let proteins = ">p1\nMKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVVHSLAKWKRQTLGQHDFSAGEGLYTHMKALRPDEDRLSPLHSVYVDQWDWE\n\
-        >p2\nMSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKLPVPWPTLVTTFSYGVQCFSRYPDHMKQHDFFKSAMPEGYVQERTIFFKDDGNYKTRAEVKFEGDTLV\n";
-    for name in ["proteins.fa", "queries.fa"] {
-        std::fs::write(directory.join(name), proteins).expect("it can be written");
-    }
-    let mut make = Tool::require("makeblastdb").command();
-    run_checked(make.current_dir(&directory).args(["-dbtype", "prot", "-in", "proteins.fa", "-out", "proteins"]));
-    std::fs::write(directory.join("Snakefile"), workflow_text()).expect("it can be written");
-
-    let mut path = binary::path().parent().expect("it is in a directory").as_os_str().to_owned();
-    path.push(":");
-    path.push(std::env::var_os("PATH").unwrap_or_default());
-    let mut snakemake = python_with("snakemake").expect("tools/python-packages.sh made it").command();
-    // The cache of sources is of this run only.
-    snakemake.current_dir(&directory).env("PATH", path).env("XDG_CACHE_HOME", directory.join("cache"));
-    run_checked(snakemake.args(["-m", "snakemake", "--cores", "2"]));
-
-    let out = directory.join("by-hand");
-    let words = ["align", "--reference", "ref.fa", "--reads", "reads_L001_R1.fastq.gz", "reads_L001_R2.fastq.gz"];
-    godwit().current_dir(&directory).args(words).args(["--sample", "S", "--out"]).arg(&out).run_ok();
-    let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert!(read(&directory.join("aligned/S.bam")) == read(&out.join("S.bam")), "the reads are others");
-    let search =
-        ["search", "--", "blastp", "-db", "proteins", "-query", "queries.fa", "-outfmt", "6", "-out", "by-hand.tsv"];
-    godwit().current_dir(&directory).args(search).run_ok();
-    let hits = read(&directory.join("hits.tsv"));
-    assert!(!hits.is_empty() && hits == read(&directory.join("by-hand.tsv")), "the hits are others");
 }
 
 fn path_text(path: &Path) -> &str {

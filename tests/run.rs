@@ -27,6 +27,7 @@ mod edge_cases;
 mod events;
 mod fastq_cases;
 mod file_validity;
+mod first_minutes;
 pub mod formats;
 mod haplotype_comparison;
 mod identity_program;

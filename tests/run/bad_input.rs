@@ -347,11 +347,11 @@ fn markdup_refuses_a_bam_cut_at_a_block_edge_and_a_broken_sam() {
 }
 
 /// A file system of a given size, unmounted on drop.
-struct TmpfsMount(PathBuf);
+pub(super) struct TmpfsMount(pub PathBuf);
 
 impl TmpfsMount {
     /// Mounts the file system; `None` when this user may not mount.
-    fn new(size: &str) -> Option<Self> {
+    pub(super) fn new(size: &str) -> Option<Self> {
         let path = scratch::directory("small-disk");
         let mount = Tool::find("mount")?;
         let mut command = mount.command();

@@ -139,7 +139,12 @@ fn doctor_reports_whether_a_server_accepts_the_client_and_its_principal() {
     doctor("grpc+tls", &["--ca", path_text(&certificate), "--token-file", path_text(&bad)])
         .run()
         .assert_rejected(&[6], &["token"]);
-    doctor("grpc+tls", &["--token-file", path_text(&good)]).run().assert_rejected(&[6], &["certificate", "--ca"]);
+    let untrusted = ["is not trusted", "certificate of its authority with --ca"];
+    doctor("grpc+tls", &["--token-file", path_text(&good)]).run().assert_rejected(&[6], &untrusted);
+    let url = format!("grpc+tls://{}", served.address.replace("127.0.0.1", "localhost"));
+    godwit().args(["query", "SELECT 1", "--at", &url]).run().assert_rejected(&[6], &untrusted);
+    let copy = godwit().args(["copy", &format!("{url}/a.bed")]).arg(scratch::directory("untrusted").join("a.bed"));
+    copy.run().assert_rejected(&[6], &untrusted);
     doctor("grpc+tcp", &["--token-file", path_text(&good)]).run().assert_rejected(&[6], &["localhost", "check"]);
     godwit().args(["doctor", "--at", "https://localhost"]).run().assert_rejected(&[2], &["grpc+tls://"]);
     let nobody = godwit().args(["doctor", "--at", "grpc+tcp://127.0.0.1:9"]).run();

@@ -31,7 +31,7 @@ use crate::message::{MessageAssembler, encode_protobuf};
 use crate::segments::Segments;
 use crate::socket_handle::{SocketHandle, SocketOwner};
 use crate::stream_progress::StreamProgress;
-use crate::tls::ClientTls;
+use crate::tls::{self, ClientTls};
 use crate::trace;
 use crate::transport::{Address, ConnectionSecurity, Socket, Token, TransportOptions, configure_http2};
 use response_messages::{ResponseMessages, check_status};
@@ -89,7 +89,8 @@ impl Client {
     /// its last call has ended.
     ///
     /// # Errors
-    /// [`FlightError::Connect`] if TCP or TLS fails, [`FlightError::Connection`] if HTTP/2 fails.
+    /// [`FlightError::Connect`] if TCP or TLS fails, [`FlightError::UntrustedCertificate`] if the client does not trust
+    /// the server, [`FlightError::Connection`] if HTTP/2 fails.
     pub async fn connect(
         address: &Address,
         security: ConnectionSecurity<ClientTls>,
@@ -110,7 +111,10 @@ impl Client {
         let socket = tokio::time::timeout(options.connect_timeout, connecting)
             .await
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
+        let socket = socket.map_err(|source| match tls::is_untrusted_certificate(&source) {
+            true => FlightError::UntrustedCertificate { address: peer.clone(), source },
+            false => FlightError::Connect { address: peer.clone(), source },
+        })?;
         let owner = SocketOwner::new(socket.tcp_fd());
         let socket_handle = owner.handle();
         let builder = configure_http2!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), options);

@@ -32,6 +32,16 @@ pub enum FlightError {
         #[source]
         source: std::io::Error,
     },
+    /// The client does not trust the certificate of the server: no authority that it knows signed the certificate, or
+    /// the certificate has another name or has expired.
+    #[error("the certificate of {address} is not trusted; name the certificate of its authority with --ca")]
+    UntrustedCertificate {
+        /// Address of the server.
+        address: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
     /// The server could not bind its address.
     #[error("cannot listen on {address}; choose another address, or stop what uses it")]
     Listen {
@@ -125,6 +135,7 @@ impl From<FlightError> for Status {
             FlightError::TooLarge { .. } => Self::resource_exhausted(error.to_string()),
             FlightError::Checksum { .. } => Self::data_loss(error.to_string()),
             FlightError::Connect { .. }
+            | FlightError::UntrustedCertificate { .. }
             | FlightError::Listen { .. }
             | FlightError::Connection { .. }
             | FlightError::Io { .. }

@@ -272,6 +272,12 @@ impl ClientTls {
     }
 }
 
+/// Returns whether a handshake failed because the client does not trust the certificate of the server.
+pub(crate) fn is_untrusted_certificate(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 /// An encrypted connection.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {

@@ -334,7 +334,7 @@ fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, O
 fn inspect_inputs(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
     for file in options.lanes.iter().flatten() {
-        inputs.push(InputFile::inspect("the reads", file)?);
+        inputs.push(InputFile::inspect("the file of reads", file)?);
     }
     Ok(inputs)
 }

@@ -228,7 +228,7 @@ pub(crate) fn call_remaining(
 fn inspect_inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
     for file in &reads.files {
-        inputs.push(InputFile::inspect("the reads", &file.path)?);
+        inputs.push(InputFile::inspect("the file of reads", &file.path)?);
         inputs.push(InputFile::inspect("the index", &file.index)?);
     }
     for bed in targets::bed_files(&options.regions) {

@@ -18,6 +18,7 @@ use godwit_formats::fastq::FastqError;
 use godwit_formats::intervals::IntervalError;
 use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
+use godwit_formats::{is_system_failure, message_with_causes};
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_model::{ContigId, Genome};
@@ -449,6 +450,11 @@ impl From<FleetError> for PipelineError {
     }
 }
 
+/// Returns whether a program, or the work around it, failed because the disk is full, by the message of strerror(3).
+fn is_disk_full(error: &EngineError) -> bool {
+    message_with_causes(error).contains("No space left on device")
+}
+
 impl PipelineError {
     /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
@@ -490,6 +496,7 @@ impl PipelineError {
                 EngineError::Usage { .. } | EngineError::Arguments { .. } => ErrorKind::Usage,
                 EngineError::Reference { source, .. } if is_system_failure(source) => ErrorKind::Machine,
                 EngineError::WrongIndex { .. } | EngineError::Reference { .. } => ErrorKind::Input,
+                _ if is_disk_full(error) => ErrorKind::Machine,
                 _ => ErrorKind::Engine,
             },
             Self::PythonStep(error) => error.kind(),
@@ -501,6 +508,7 @@ impl PipelineError {
                 _ => ErrorKind::Machine,
             },
             Self::Worker { kind, .. } | Self::Transfer { kind, .. } => *kind,
+            Self::RegionFailed { source, .. } if is_disk_full(source) => ErrorKind::Machine,
             Self::TrimmedReadCount { .. }
             | Self::RegionFailed { .. }
             | Self::RegionFailedOnWorker { .. }

@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod interruption;
+mod plural;
 mod pool_file;
 mod progress;
 mod text_table;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::cli::{CommonArgs, LogLevel, ProgressMode};
 use crate::failure::{Failure, log_event, log_message, log_warning};
+use crate::plural::pluralize;
 
 /// Minimum time between two plain lines of progress.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -174,11 +175,11 @@ impl Observer for Progress {
                 self.show_progress(Some(fraction), called.map_or(text.clone(), |called| format!("{text}, {called}")));
             }
             Event::CallResumed { regions } => {
-                self.report(&format!("resuming after {regions} finished regions or slices"))
+                self.report(&format!("resuming after {} or slices", pluralize(*regions as u64, "finished region")))
             }
             Event::Called { regions, total: of, records } => {
                 let fraction = *regions as f64 / (*of).max(1) as f64;
-                let text = format!("{regions} of {of} regions called, {records} records");
+                let text = format!("{regions} of {of} regions called, {}", pluralize(*records, "record"));
                 let written = {
                     let mut beside = self.lock_concurrent();
                     beside.calling_progress = Some(text.clone());

@@ -494,7 +494,7 @@ fn with_connect_timeout(tuning: &TransportOptions) -> TransportOptions {
 /// Returns whether an error means that a member is lost or stopping, and not that the member rejected the client.
 pub(super) fn is_member_lost(error: &FlightError) -> bool {
     match error {
-        // `InvalidData` means an untrusted certificate, for which another attempt would not help.
+        // `InvalidData` means that the peer does not use TLS, for which another attempt would not help.
         FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
         FlightError::Connection { .. } | FlightError::Io { .. } | FlightError::MissingStatus { .. } => true,
         FlightError::Status { status, .. } => status.code() == Code::Unavailable,

@@ -10,7 +10,7 @@ use crate::crypt4gh::Crypt4ghError;
 #[derive(Debug, thiserror::Error)]
 pub enum BgzfError {
     /// The operating system failed to open or read the file.
-    #[error("cannot read {} at byte {offset}", path.display())]
+    #[error("cannot read {}{}", path.display(), position_text(*offset))]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -87,6 +87,11 @@ pub enum BgzfError {
         /// Path of the file.
         path: PathBuf,
     },
+}
+
+/// Formats an offset for the message of a failed read; nothing at the start, where most files fail that cannot be opened.
+fn position_text(offset: u64) -> String {
+    if offset == 0 { String::new() } else { format!(" at byte {offset}") }
 }
 
 /// An error in the bytes of a file, without the path of the file and the record that the caller was reading.

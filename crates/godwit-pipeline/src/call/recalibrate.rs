@@ -139,8 +139,10 @@ fn inspect_inputs(options: &RecalibrateOptions, reads: &AlignedReads) -> Result<
             format!("{path} is CRAM; recalibrate reads BAM, as `align --format bam` or `samtools view -b` writes it");
         return Err(PipelineError::Options { problem });
     }
-    let mut inputs =
-        vec![InputFile::inspect("the reference", &options.reference)?, InputFile::inspect("the reads", &reads.path)?];
+    let mut inputs = vec![
+        InputFile::inspect("the reference", &options.reference)?,
+        InputFile::inspect("the file of reads", &reads.path)?,
+    ];
     for sites in &options.known_sites {
         inputs.push(InputFile::inspect("the known sites", sites)?);
         inputs.push(InputFile::inspect("the index", &find_index(sites, &["tbi", "csi", "idx"], "tabix -p vcf")?)?);

@@ -11,6 +11,7 @@ use super::{dry_run, input_path};
 use crate::cli::{AlignArgs, LauncherName, Switch, TrimmerName};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Aligns the reads of a sample, calls variants if requested, and reports the outcome.
@@ -96,7 +97,8 @@ pub fn outcome_line(report: &JobReport) -> String {
     let dropped =
         dropped.map_or(String::new(), |step| format!(", {} dropped by {}", step.dropped_records, step.function));
     let seconds = report.seconds;
-    format!("{} records, {} duplicates ({percent:.2}%){dropped}, {seconds:.1} s", report.records, report.duplicates)
+    let (records, duplicates) = (pluralize(report.records, "record"), pluralize(report.duplicates, "duplicate"));
+    format!("{records}, {duplicates} ({percent:.2}%){dropped}, {seconds:.1} s")
 }
 
 /// Returns the requested output formats in canonical order, each once.

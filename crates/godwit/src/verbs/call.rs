@@ -12,6 +12,7 @@ use super::decrypted_files::DecryptedFiles;
 use crate::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Calls variants and reports the outcome.
@@ -56,9 +57,9 @@ pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progres
     if report.already_complete {
         return progress.report(&format!("already complete: {}", out.display()));
     }
-    let (records, regions, seconds) = (report.records, report.regions.len(), report.seconds);
-    let regions = if regions == 1 { "1 region".to_owned() } else { format!("{regions} regions") };
-    progress.report(&format!("{records} records from {regions} by {}, {seconds:.1} s", report.caller));
+    let records = pluralize(report.records, "record");
+    let regions = pluralize(report.regions.len() as u64, "region");
+    progress.report(&format!("{records} from {regions} by {}, {:.1} s", report.caller, report.seconds));
     progress.report(&format!("wrote {}", out.display()));
 }
 

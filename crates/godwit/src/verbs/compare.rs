@@ -13,6 +13,7 @@ use super::{print, print_json};
 use crate::cli::CompareArgs;
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::text_table::align_columns;
 use input_files::InputFiles;
 
@@ -133,7 +134,8 @@ fn excluded_records_line(source: &ComparedFile) -> String {
     let parts: Vec<String> = parts.collect();
     let left_out = if parts.is_empty() { String::new() } else { format!("; excluded: {}", parts.join(", ")) };
     let sample = source.sample.as_ref().map_or_else(|| "no sample".to_owned(), |sample| format!("sample {sample}"));
-    format!("{}: {} records, {sample}{left_out}\n", source.file.display(), records.records)
+    let count = pluralize(records.records, "record");
+    format!("{}: {count}, {sample}{left_out}\n", source.file.display())
 }
 
 /// Returns the file names of the call sets, or their paths if two file names are equal.

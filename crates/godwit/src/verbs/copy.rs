@@ -10,6 +10,7 @@ use super::credentials::credentials_for;
 use crate::cli::{CompressionName, CopyArgs};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Copies files and reports the outcome.
@@ -88,14 +89,14 @@ fn summary_line(summary: &CopySummary) -> String {
     let rate = sent as f64 * 8.0 / 1e6 / summary.seconds.max(1e-3);
     let mut text = format!(
         "{} copied, {:.1} MB in {:.1} s, {rate:.0} Mbit/s",
-        pluralize(summary.files, "file"),
+        pluralize(summary.files as u64, "file"),
         sent as f64 / 1e6,
         summary.seconds
     );
     if summary.delta_files > 0 {
         text += &format!(
             ", {} delta-compressed, {:.3} MB instead of {:.1} MB: {:.1} MB saved",
-            pluralize(summary.delta_files, "file"),
+            pluralize(summary.delta_files as u64, "file"),
             summary.delta_sent_bytes as f64 / 1e6,
             packed as f64 / 1e6,
             packed.saturating_sub(summary.delta_sent_bytes) as f64 / 1e6
@@ -105,22 +106,18 @@ fn summary_line(summary: &CopySummary) -> String {
         text += &format!(", {:.1} MB resumed", summary.resumed_bytes as f64 / 1e6);
     }
     if summary.up_to_date_files > 0 {
-        text += &format!(", {} up to date", pluralize(summary.up_to_date_files, "file"));
+        text += &format!(", {} up to date", pluralize(summary.up_to_date_files as u64, "file"));
     }
     if summary.removed_files > 0 {
         text += &format!(", {} removed", summary.removed_files);
     }
     if summary.skipped_links > 0 {
-        text += &format!(", {} skipped", pluralize(summary.skipped_links, "link"));
+        text += &format!(", {} skipped", pluralize(summary.skipped_links as u64, "link"));
     }
     if summary.damaged_blocks > 0 {
-        text += &format!(", {} damaged and sent again", pluralize(summary.damaged_blocks as usize, "block"));
+        text += &format!(", {} damaged and sent again", pluralize(summary.damaged_blocks, "block"));
     }
     text
-}
-
-fn pluralize(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 impl From<TransferError> for Failure {

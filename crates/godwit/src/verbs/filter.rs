@@ -6,6 +6,7 @@ use super::command_line;
 use crate::cli::FilterArgs;
 use crate::failure::Failure;
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Filters variants and reports the outcome.
@@ -27,7 +28,8 @@ pub fn run(args: &FilterArgs) -> Result<(), Failure> {
         progress.report(&format!("already complete: {}", args.out.display()));
         return Ok(());
     }
-    progress.report(&format!("{} records filtered by {}, {:.1} s", report.records, report.method, report.seconds));
+    let records = pluralize(report.records, "record");
+    progress.report(&format!("{records} filtered by {}, {:.1} s", report.method, report.seconds));
     progress.report(&format!("wrote {}", args.out.display()));
     Ok(())
 }

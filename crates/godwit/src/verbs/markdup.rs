@@ -1,5 +1,6 @@
 //! `godwit markdup`: sorts aligned reads from any aligner, and marks duplicates.
 
+use godwit_formats::crypt4gh::{FILE_SUFFIX, encrypted_path};
 use godwit_pipeline::{JobOptions, MarkdupOptions, markdup, plan_markdup};
 
 use super::{align, dry_run, input_path};
@@ -28,6 +29,14 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
         return dry_run::print_plan(&plan, args.common.json);
     }
     let report = markdup(&options, &progress, &interruption::flag())?;
+    let is_named =
+        args.recipients.c4gh_recipient.is_empty() || args.out.to_str().is_some_and(|out| out.ends_with(FILE_SUFFIX));
+    let out = if is_named { args.out.clone() } else { encrypted_path(&args.out) };
+    if report.already_complete {
+        progress.report(&format!("already complete: {}", out.display()));
+        return Ok(());
+    }
     progress.report(&align::outcome_line(&report));
+    progress.report(&format!("wrote {}", out.display()));
     Ok(())
 }

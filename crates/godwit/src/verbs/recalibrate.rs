@@ -6,6 +6,7 @@ use super::command_line;
 use crate::cli::RecalibrateArgs;
 use crate::failure::Failure;
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Recalibrates base qualities and reports the outcome.
@@ -31,9 +32,8 @@ pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
         progress.report(&format!("already complete: {}", args.out.display()));
         return Ok(());
     }
-    let (records, slices, seconds) = (report.records, report.slices, report.seconds);
-    let slices = if slices == 1 { "1 slice".to_owned() } else { format!("{slices} slices") };
-    progress.report(&format!("{records} records in {slices} recalibrated, {seconds:.1} s"));
+    let (records, slices) = (pluralize(report.records, "record"), pluralize(report.slices as u64, "slice"));
+    progress.report(&format!("{records} in {slices} recalibrated, {:.1} s", report.seconds));
     progress.report(&format!("wrote {}", args.out.display()));
     Ok(())
 }

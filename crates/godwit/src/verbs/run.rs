@@ -14,6 +14,7 @@ use crate::cli::{MarkingArgs, RunArgs, Switch};
 use crate::dashboard::Dashboard;
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Runs the workflow for all samples, or for one sample with `--one-sample`, and reports the outcome.
@@ -69,8 +70,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if let Some(how) = &report.filter_method {
         progress.report(&format!("variants were filtered by {how}"));
     }
-    let samples =
-        if report.samples.len() == 1 { "1 sample".to_owned() } else { format!("{} samples", report.samples.len()) };
+    let samples = pluralize(report.samples.len() as u64, "sample");
     let seconds = if report.hosts > 0 { report.wall_seconds } else { report.seconds };
     progress.report(&format!("{samples}, {seconds:.1} s, {:.1} genomes per day", report.genomes_per_day));
     progress.report(&format!("wrote {}", args.out.join("report.html").display()));

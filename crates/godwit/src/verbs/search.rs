@@ -20,6 +20,7 @@ use super::scratch_directory;
 use crate::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Default memory for the reports of all workers of a host, in bytes.
@@ -134,7 +135,7 @@ fn is_same_path(one: &Path, other: &Path) -> bool {
 
 /// Formats the progress of a search, and the remaining time, which is extrapolated from the finished fraction.
 fn progress_text(step: SearchProgress, elapsed: Duration) -> String {
-    let done = format!("{} of {} queries done", step.reported_queries, step.total_queries);
+    let done = format!("{} of {} done", step.reported_queries, pluralize(step.total_queries, "query"));
     if step.fraction <= 0.0 {
         return done;
     }
@@ -163,10 +164,10 @@ fn report_outcome(
     }
     let shares = &summary.cpu_seconds;
     progress.report(&format!(
-        "{} queries in {} batches, {} workers, {:.1} s (CPU time {:.1} s: search {:.1}, traceback {:.1}, format {:.1})",
-        summary.queries,
-        summary.batches,
-        summary.workers,
+        "{} in {}, {}, {:.1} s (CPU time {:.1} s: search {:.1}, traceback {:.1}, format {:.1})",
+        pluralize(summary.queries, "query"),
+        pluralize(summary.batches.into(), "batch"),
+        pluralize(summary.workers.into(), "worker"),
         summary.seconds.total,
         shares.total,
         shares.search,
@@ -174,13 +175,13 @@ fn report_outcome(
         shares.format,
     ));
     if let Some(out) = &options.command.output_path {
-        progress.report(&format!("wrote {} ({} bytes)", out.display(), summary.bytes));
+        progress.report(&format!("wrote {} ({})", out.display(), pluralize(summary.bytes, "byte")));
     }
     if let Some(why) = summary.not_identical_reason {
         progress.report(&format!("the output is probably, but not certainly, identical to one pass: {why}"));
     }
     if let (Some(path), Some(rows)) = (&options.hits_path, summary.hit_rows) {
-        progress.report(&format!("wrote {} ({rows} hits)", path.display()));
+        progress.report(&format!("wrote {} ({})", path.display(), pluralize(rows, "hit")));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::{input_path, print};
 use crate::cli::{LogLevel, VariantsArgs};
 use crate::failure::Failure;
 use crate::interruption;
+use crate::plural::pluralize;
 
 /// Converts a VCF file and reports the number of variants.
 pub fn run(args: &VariantsArgs) -> Result<(), Failure> {
@@ -14,5 +15,5 @@ pub fn run(args: &VariantsArgs) -> Result<(), Failure> {
     if args.common.quiet || args.common.json || args.common.log < LogLevel::Info {
         return Ok(());
     }
-    print(&format!("wrote {records} variants to {}\n", args.out.display()))
+    print(&format!("wrote {} to {}\n", pluralize(records, "variant"), args.out.display()))
 }

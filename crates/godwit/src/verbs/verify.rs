@@ -6,6 +6,7 @@ use super::print;
 use crate::cli::VerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 
 /// Verifies the files, and prints one line for each file. Fails if any file is missing or corrupt.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
@@ -16,17 +17,17 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let corrupt = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Corrupt { .. }));
     let missing = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Missing));
-    let of = checks.len();
+    let of = pluralize(checks.len() as u64, "file");
     if let Some(FileCheck { path, outcome: VerifyOutcome::Corrupt { problem } }) = corrupt.clone().next() {
         let others = corrupt.count() - 1;
-        let more = if others > 0 { format!("; {others} more of {of} files are corrupt") } else { String::new() };
+        let more = if others > 0 { format!("; {others} more of {of} are corrupt") } else { String::new() };
         let message = format!("{} is corrupt: {problem}{more}; fetch or create it again", path.display());
         return Err(Failure::new(Exit::Input, message));
     }
     let unreadable = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Unreadable { .. }));
     if let Some(FileCheck { path, outcome: VerifyOutcome::Unreadable { problem } }) = unreadable.clone().next() {
         let count = unreadable.count();
-        let message = format!("{} cannot be read ({count} of {of} files cannot): {problem}", path.display());
+        let message = format!("{} cannot be read ({count} of {of} cannot): {problem}", path.display());
         return Err(Failure::new(Exit::Machine, message));
     }
     match missing.clone().next() {
@@ -34,7 +35,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         Some(check) => {
             let count = missing.count();
             let path = check.path.display();
-            let message = format!("{path} is missing ({count} of {of} files are): copy it too, or create it again");
+            let message = format!("{path} is missing ({count} of {of} are): copy it too, or create it again");
             Err(Failure::new(Exit::Machine, message))
         }
     }
@@ -44,7 +45,7 @@ fn check_line(check: &FileCheck, json: bool) -> String {
     let path = check.path.display().to_string();
     let (word, records, text) = match &check.outcome {
         VerifyOutcome::Matches { records: Some(records) } => {
-            ("ok", Some(*records), format!("{records} records, matching its manifest"))
+            ("ok", Some(*records), format!("{}, matching its manifest", pluralize(*records, "record")))
         }
         VerifyOutcome::Matches { records: None } => ("ok", None, "matching its manifest".to_owned()),
         VerifyOutcome::Sound { records, indexed } => {
@@ -52,7 +53,7 @@ fn check_line(check: &FileCheck, json: bool) -> String {
                 true => "matches its index; it has no manifest",
                 false => "no index; it has no manifest, so a truncation may be unnoticed",
             };
-            ("no manifest", Some(*records), format!("{records} records, {about}"))
+            ("no manifest", Some(*records), format!("{}, {about}", pluralize(*records, "record")))
         }
         VerifyOutcome::Corrupt { problem } => ("corrupt", None, problem.clone()),
         VerifyOutcome::Missing => ("missing", None, "listed in a manifest".to_owned()),

@@ -11,6 +11,7 @@ use super::input_files::InputFiles;
 use crate::cli::{CompareArgs, OutputModeName};
 use crate::failure::{Exit, Failure};
 use crate::interruption;
+use crate::plural::pluralize;
 use crate::text_table::align_columns;
 use crate::verbs::{print, print_json};
 
@@ -157,5 +158,6 @@ fn records_text(records: &ComparedRecords) -> String {
         (records.too_complex, "in intervals that were too complex"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}"));
-    format!("{} records, {} compared{}", records.records, records.compared, parts.collect::<String>())
+    let count = pluralize(records.records, "record");
+    format!("{count}, {} compared{}", records.compared, parts.collect::<String>())
 }
