@@ -114,7 +114,7 @@ impl Journal {
             return Err(TransferError::Busy { location: path.display().to_string() });
         }
         let (end_offset, found) = read_records(&file).map_err(TransferError::io_error("read", path))?;
-        // Remove all bytes from the first incomplete record on.
+        // Truncate the journal after the last complete record.
         if file.metadata().is_ok_and(|metadata| metadata.len() != end_offset) {
             file.set_len(end_offset).map_err(TransferError::io_error("write", path))?;
         }
@@ -157,7 +157,7 @@ impl Journal {
         }
         let mut new_path = self.path.clone().into_os_string();
         new_path.push(NEW_JOURNAL_SUFFIX);
-        // This file needs no other protection: only the process that has locked the journal writes it.
+        // The temporary file needs no lock of its own, because only the process that has locked the journal writes it.
         let new_path = PathBuf::from(new_path);
         let file = open_locked(&new_path, true)?;
         reserve_space(&file, 0, header);
@@ -204,7 +204,8 @@ fn read_records(mut file: &File) -> io::Result<(u64, Option<(JournalHeader, Bloc
         match reader.read_exact(&mut bytes) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            // The caller would truncate the journal after a record that cannot be read at the moment.
+            // Return the error. Without it, the caller would truncate the journal at a record that may be readable
+            // later.
             Err(error) => return Err(error),
         }
         let (block, hash) = (u64::from_le_bytes(*bytes.first_chunk().unwrap_or(&[0; 8])), &bytes[8..]);
@@ -252,7 +253,7 @@ mod tests {
                 state[*block as usize] = hash;
                 states.push(state);
             }
-            // A child process that starts at this moment has inherited the file.
+            // A child process that was started while the file was open has inherited its lock.
             let _inherited = journal.file.try_clone().unwrap();
             drop(journal);
             let mut bytes = std::fs::read(&path).unwrap();

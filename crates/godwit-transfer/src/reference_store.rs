@@ -130,7 +130,7 @@ impl ReferenceStore {
     /// [`TransferError::Io`] if the file cannot be read, [`TransferError::Delta`] if it is not a FASTA file of bases.
     pub(crate) fn load_reference(&self, path: &Path) -> Result<Arc<LoadedReference>, TransferError> {
         let stamp = file_stamp(path)?;
-        // Holds the lock while loading, so that concurrent requests share the loaded reference.
+        // Hold the lock during loading, so that concurrent requests for the same reference load it once.
         let mut known = self.lock_entries();
         let fresh = known.get(path).filter(|known| known.stamp == stamp);
         if let Some(loaded) = fresh.and_then(|known| known.reference.upgrade()) {
@@ -154,7 +154,7 @@ impl ReferenceStore {
         }
         let _loaded = self.load_reference(path)?;
         self.lock_entries().get(path).map(found).ok_or_else(|| TransferError::Internal {
-            problem: "a loaded reference is missing from the store".to_owned(),
+            problem: "a loaded reference is missing from the list of references".to_owned(),
         })
     }
 
