@@ -92,7 +92,7 @@ impl HeadEndpoint {
         let address = Address::Tcp(address);
         let server = Server::bind(&address, plane, Routes::default(), access, TransportOptions::default());
         let server = runtime.block_on(server)?;
-        let Address::Tcp(address) = *server.address() else { unreachable!("it was asked for TCP") };
+        let Address::Tcp(address) = *server.address() else { unreachable!("the server was started on TCP") };
         runtime.spawn(server.serve());
         Ok(Self { address, events, runtime })
     }
@@ -141,7 +141,10 @@ impl<S: DownloadSource> DataPlane for HeadService<S> {
             UploadHeader::Data { worker, upload, piece_bytes } => {
                 let data = collect_pieces(&mut batches, &piece_bytes, first.batch.as_ref()).await?;
                 if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
-                    return Err(Status::failed_precondition("the worker was lost"));
+                    return Err(Status::failed_precondition(
+                        "the head closed the connection of this worker, which was \
+                        lost",
+                    ));
                 }
                 self.send_event(HeadEvent::Uploaded(worker, upload, data)).await?;
                 Ok(Box::pin(ReceiverStream(mpsc::channel(1).1)))

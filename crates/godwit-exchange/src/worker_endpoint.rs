@@ -56,7 +56,7 @@ impl ClusterCredentials {
     pub fn load(token: &str, directory: &Path) -> Result<Self, ExchangeError> {
         let token = Token::new(token);
         let malformed =
-            || ExchangeError::InvalidMessage { peer: "the rendezvous", problem: "its token is invalid".into() };
+            || ExchangeError::InvalidMessage { peer: "the rendezvous", problem: "it contains an invalid token".into() };
         let token = Some(token.ok_or_else(malformed)?);
         let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
         let server = ServerTls::from_files(&certificate, &key, Some(&certificate))?;
@@ -130,7 +130,7 @@ impl WorkerEndpoint {
             TransportOptions::default(),
         );
         let server = self.runtime.block_on(server)?;
-        let Address::Tcp(address) = *server.address() else { unreachable!("it was asked for TCP") };
+        let Address::Tcp(address) = *server.address() else { unreachable!("the server was started on TCP") };
         self.runtime.spawn(server.serve());
         Ok(address)
     }
@@ -290,7 +290,7 @@ async fn send_events(
             return;
         }
     }
-    // An error is ignored: the end of the connection also informs the head.
+    // Ignore the error: the head also detects the end of the connection.
     let _ = upload.finish().await;
 }
 

@@ -87,7 +87,7 @@ fn events_uploads_commands_and_the_disconnection_arrive() {
     );
     node.send_event(WorkerEvent::WorkRequested).unwrap();
     assert!(matches!(run.next_event(), HeadEvent::Reported(from, WorkerEvent::WorkRequested) if from == id));
-    // A piece of several batches, an empty one, and one of a few bytes.
+    // Upload a piece of several batches, an empty piece, and a piece of a few bytes.
     let pieces = [vec![1; 5_000_000], vec![], vec![2; 3]];
     std::thread::scope(|scope| {
         let giving = scope.spawn(|| {
