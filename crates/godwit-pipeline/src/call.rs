@@ -264,8 +264,10 @@ impl CallerSlots {
         let memory = match budget.memory_bytes {
             Some(bytes) if bytes < memory_each => {
                 let least = memory_each.div_ceil(1 << 20);
-                let problem =
-                    format!("--memory is less than one {name} needs; give at least {least}M, or set {option}");
+                let problem = format!(
+                    "--memory is less than the memory of one process of {name}; give at least {least}M, or \
+                        set {option}"
+                );
                 return Err(PipelineError::Options { problem });
             }
             Some(bytes) => bytes,
@@ -394,7 +396,7 @@ fn open_call_directory(
 /// Warns that regions of an earlier process are dropped, and why.
 fn warn_dropped_regions(job_directory: &CallJobDirectory, why: &str, observer: &dyn Observer) {
     if job_directory.dropped_regions > 0 {
-        let message = format!("{} called regions of a stopped job are dropped; {why}", job_directory.dropped_regions);
+        let message = format!("{} called regions of a stopped job are removed; {why}", job_directory.dropped_regions);
         observer.event(&Event::Warning { message });
     }
 }

@@ -45,15 +45,15 @@ pub(crate) struct WorkerTask<T> {
 pub(crate) fn to_worker_json(told: &impl Serialize) -> Result<serde_json::Value, PipelineError> {
     serde_json::to_value(told).map_err(|error| PipelineError::Options {
         problem: format!(
-            "the task cannot be sent to workers: {error}; in a cluster run the paths of all files and directories must \
-             be UTF-8: rename the one that is not"
+            "the task cannot be sent to workers: {error}; a cluster run requires UTF-8 in the paths of all files and \
+            directories: rename the path that is not UTF-8"
         ),
     })
 }
 
 /// Options of a cluster run.
 pub struct ClusterOptions<'l> {
-    /// Number of workers that are started; more may join, and some may be lost.
+    /// Number of workers that the launcher starts. More workers may join later, and workers may be lost.
     pub workers: u32,
     /// Addresses of this host to which workers connect, best first. If there is only one, the head listens only at this
     /// address.
@@ -83,10 +83,10 @@ pub trait WorkerLauncher: Sync {
     /// Returns whether all started workers have ended.
     fn all_ended(&self) -> bool;
 
-    /// Waits for a time until workers end by themselves, and stops those that still run.
+    /// Waits for the workers to exit until a timeout, and stops the workers that are still running.
     fn stop_workers(&self);
 
-    /// Returns the number of a later attempt of this job, if there is one. This process then has to end.
+    /// Returns the number of a later attempt of this job, if there is one. This process must then exit.
     fn newer_attempt(&self) -> Option<u64>;
 }
 

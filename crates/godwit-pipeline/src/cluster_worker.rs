@@ -76,7 +76,7 @@ struct WorkerContext<'n> {
 }
 
 impl WorkerContext<'_> {
-    /// Runs the work of a thread; if it fails, the worker ends.
+    /// Runs the closure of a thread. If the closure fails, the worker stops.
     fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
         let inputs = self.input_sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
         run_reporting_failure(&inputs, work);
@@ -124,7 +124,7 @@ pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Resul
             Err(PipelineError::Exchange(error)) => error,
             ended => return ended,
         };
-        // A long session shows that the connection was established in between: the timeout starts anew.
+        // If the last session with a head was long, start the timeout for reconnecting again.
         if started.elapsed() > RECONNECT_TIMEOUT {
             lost_since = None;
         }
@@ -136,7 +136,7 @@ pub fn run_worker(options: &WorkerOptions, cancelled: &Arc<AtomicBool>) -> Resul
     }
 }
 
-/// Returns whether the head has ended, so that its host refuses connections, or has rejected the worker.
+/// Returns whether the head has exited (its host refuses connections) or has rejected the worker.
 fn is_head_gone(error: &ExchangeError) -> bool {
     match error {
         ExchangeError::Flight(FlightError::Connect { source, .. }) => {
@@ -346,7 +346,7 @@ fn process_commands(
                 },
             }
         })();
-        // Stops the threads: their channels close, and the output of the aligner ends.
+        // Drop the senders, so that the threads end, and end the aligner.
         stop.stop();
         drop((to_feed, to_pack, to_fetch, to_write));
         shared.connection.stop_waiting_for_commands();
@@ -366,7 +366,7 @@ fn set_partition_plan(
         return Ok(());
     }
     let plan = PartitionPlan::from_starts(starts.clone())
-        .ok_or_else(|| malformed_command("the partitions are invalid".into()))?;
+        .ok_or_else(|| malformed_command("the command contains invalid partitions".into()))?;
     let store = Arc::new(SliceStore::new(ShardPlan::new(plan, usize::from(shares)), shared.spill.clone()));
     let recalled =
         shared.checkpoints.restore_slices(&starts, shares, &store).map_err(|error| shared.scratch_error(error))?;
@@ -378,7 +378,7 @@ fn set_partition_plan(
 /// Adopts slices of earlier workers whose directories no running worker has taken over, and reports them to the head.
 fn adopt_slices(shared: &WorkerContext, starts: &[SortKey], shares: u16) -> Result<(), PipelineError> {
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("slices were sent before the partitions".into()));
+        return Err(malformed_command("the head sent the command for slices before the partitions".into()));
     };
     let inherited = shared.checkpoints.adopt_slices((starts, shares), shared.id.0 as usize, store);
     report_held_slices(shared, inherited.map_err(|error| shared.scratch_error(error))?)
@@ -391,7 +391,7 @@ fn report_held_slices(shared: &WorkerContext, held: Vec<(BlockId, String, Vec<Sh
     Ok(shared.connection.send_event(WorkerEvent::AllSlicesReported)?)
 }
 
-/// Slices to be fetched from another worker.
+/// A task to fetch slices from another worker.
 struct FetchTask {
     block: BlockId,
     /// BLAKE3 of the reads of the block.
@@ -423,7 +423,7 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
 fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, PipelineError> {
     let FetchTask { block, reads_checksum, shards, peer_address } = order;
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("slices were sent before the partitions".into()));
+        return Err(malformed_command("the head sent the command for slices before the partitions".into()));
     };
     let ticket = DownloadTicket::Slices { block, shards: shards.clone() };
     let mut incoming = shared.connection.download_from_worker(peer_address, &ticket)?;

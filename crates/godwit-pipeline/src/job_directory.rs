@@ -104,7 +104,7 @@ pub struct BlockCheckpoint {
     pub records: u64,
     /// Signatures of the records, for duplicate marking.
     pub signatures: BlockSignatures,
-    /// Further data for duplicate marking; empty unless workers store the records.
+    /// Additional data for duplicate marking; empty unless workers store the records.
     pub details: BlockDetails,
     /// Locations of the frames of the sorted run in the `blocks` file.
     pub table: RunTable,
@@ -485,7 +485,7 @@ impl JobDirectory {
         let names = staged.files().iter().map(|file| Ok((within(file.temporary_path())?, within(file.path())?)));
         let names = names.collect::<io::Result<_>>()?;
         sync_directory(&self.out)?;
-        // Keep the files before the append: if it fails, the line may still be in the journal.
+        // Mark the files as kept before the append, because the line may be in the journal even if the append fails.
         staged.keep_on_drop();
         self.journal.append(&AlignJournalEntry::Publish { names })
     }
@@ -546,7 +546,7 @@ pub fn check_fingerprint(
     }
     let differences: Vec<String> = names
         .iter()
-        .map(|name| format!("{name} was {} and is {} now", value(before, name), value(now, name)))
+        .map(|name| format!("{name} was {} in the stopped job, but is {} now", value(before, name), value(now, name)))
         .collect();
     let problem = format!(
         "cannot resume the job in {}: {}; use the original options, or start over without --resume",
@@ -561,7 +561,7 @@ pub fn check_fingerprint(
 fn check_cluster_mode(out: &Path, before: bool, now: bool) -> Result<(), PipelineError> {
     let how = match (before, now) {
         (true, false) => "was a cluster run; add its --on options",
-        (false, true) => "ran in one process; leave out --on",
+        (false, true) => "ran in one process; omit --on",
         _ => return Ok(()),
     };
     let problem = format!("cannot resume the job in {}: it {how}, or start over without --resume", out.display());

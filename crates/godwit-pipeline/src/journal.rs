@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_files::is_relative_descendant;
 use crate::partitioned_file::PartLocation;
 
-/// Prefix of the name of a data directory that is outside the job directory.
+/// Prefix of the name of a data directory. Such a directory is not in the job directory but beside it.
 pub const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
 /// Number of hexadecimal digits of the checksum at the start of each line.
 const CHECKSUM_DIGITS: usize = 16;
@@ -182,7 +182,7 @@ pub struct PartitionEntry {
 }
 
 /// Error message if another process has locked the journal.
-pub const BUSY_MESSAGE: &str = "another godwit process uses it; wait until it has ended";
+pub const BUSY_MESSAGE: &str = "another godwit process is using this file; wait until it has ended";
 
 impl PartitionEntry {
     /// Returns the offset in the `parts` file behind the last byte of this partition, bytes.

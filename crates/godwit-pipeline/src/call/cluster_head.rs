@@ -39,7 +39,7 @@ struct NoDownloads;
 
 impl DownloadSource for NoDownloads {
     fn open(&self, _: &DownloadTicket) -> io::Result<DownloadBatches> {
-        Err(io::Error::new(io::ErrorKind::NotFound, "this job has no downloads"))
+        Err(io::Error::new(io::ErrorKind::NotFound, "the head of variant calling offers no downloads"))
     }
 }
 
@@ -47,7 +47,7 @@ impl DownloadSource for NoDownloads {
 struct RegionAssignment {
     /// 0-based index of the region in the grid.
     grid_index: usize,
-    /// Number of times that the region was assigned to a worker.
+    /// Number of assignments of the region to workers.
     times_assigned: u32,
     failures: u32,
     failed_on: Option<WorkerId>,
@@ -285,7 +285,7 @@ impl RegionDispatcher<'_> {
         let [header, lines] = pieces.as_slice() else {
             return Err(self
                 .worker_pool
-                .protocol_error(node, "it sent a region without header and records".to_owned()));
+                .protocol_error(node, "the worker sent a region without header and records".to_owned()));
         };
         match self.leases.commit_item(&lease_owner(node), self.attempt, item, self.started_at.elapsed()) {
             CommitResult::First { other_workers } => {
@@ -321,7 +321,7 @@ fn fingerprint_difference(theirs: &FingerprintEntry, ours: &[FingerprintEntry]) 
     let remedy = if FingerprintKey::CallerVersion.is_of(theirs) {
         "install the same version on all hosts"
     } else {
-        "all hosts have to have the same files, which may not change during the job"
+        "all hosts must have the same files, which may not change during the job"
     };
     Some(format!("{name}: {value} on the worker, {own} on the head; {remedy}"))
 }

@@ -297,7 +297,7 @@ impl RecalibrateJob<'_> {
         chain.wait(stop)?;
         match out.is_file() {
             true => Ok(()),
-            false => Err(chain.output_error("it exited without an error, but wrote nothing".to_owned())),
+            false => Err(chain.output_error("it exited without an error, but wrote no output".to_owned())),
         }
     }
 

@@ -81,7 +81,7 @@ pub(crate) fn malformed_command(problem: String) -> PipelineError {
     ExchangeError::InvalidMessage { peer: "the head", problem }.into()
 }
 
-/// Returns the error for a command that does not fit the task.
+/// Returns the error for a command that is not valid for the task of the worker.
 pub(crate) fn unexpected_command(order: &Command) -> PipelineError {
     malformed_command(format!("unexpected command {order:?}"))
 }

@@ -32,7 +32,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the head checks for a later attempt of its job.
 const ATTEMPT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// An event of a worker that concerns the work of a job.
+/// An event of a worker that the pool passes to the job.
 pub(crate) enum WorkerPoolEvent {
     /// A worker is lost.
     Lost(WorkerId),
@@ -169,7 +169,7 @@ impl<'r> WorkerPool<'r> {
         {
             self.launch_checked_at = Instant::now();
             for last in self.cluster.launcher.exit_messages() {
-                self.warn(format!("{last}; the job continues with the other workers, if any"));
+                self.warn(format!("{last}; the job continues with the other workers"));
                 self.record_error(last);
             }
         }
@@ -187,7 +187,7 @@ impl<'r> WorkerPool<'r> {
         })
     }
 
-    /// Records the first error, which is the probable cause of later ones.
+    /// Records an error, unless an earlier one is recorded: the first error is probably the cause of all others.
     fn record_error(&mut self, last: String) {
         self.reported_error.get_or_insert(last);
     }
@@ -208,7 +208,7 @@ impl<'r> WorkerPool<'r> {
     /// Rejects a worker. Its later events are ignored.
     pub(crate) fn reject_worker(&mut self, node: WorkerId, reason: String) {
         let Some(ConnectedWorker { name, commands }) = self.workers.remove(&node) else { return };
-        self.warn(format!("{name} was rejected: {reason}"));
+        self.warn(format!("the head rejected {name}: {reason}"));
         self.record_error(format!("{name}: {reason}"));
         commands.send(&Command::RejectWorker { reason });
     }
@@ -216,7 +216,7 @@ impl<'r> WorkerPool<'r> {
     fn remove_worker(&mut self, node: WorkerId, why: &str) -> Option<WorkerPoolEvent> {
         let member = self.workers.remove(&node)?;
         self.lost_workers += 1;
-        self.warn(format!("lost {}: {why}; other workers take over its work", member.name));
+        self.warn(format!("the head lost worker {}: {why}; other workers take over its work", member.name));
         self.record_error(format!("{}: {why}", member.name));
         Some(WorkerPoolEvent::Lost(node))
     }
@@ -277,11 +277,14 @@ impl<'r> WorkerPool<'r> {
         self.cluster.workers as usize
     }
 
-    /// Warns if there were fewer items of work, such as blocks, than workers.
+    /// Warns if the job had fewer work items, such as blocks, than workers.
     pub(crate) fn warn_if_idle(&self, count: usize, what: &str, verb: &str) {
         let nodes = self.expected_workers();
         if count < nodes {
-            self.warn(format!("{count} {what} for {nodes} workers: some had nothing to {verb}; request fewer workers"));
+            self.warn(format!(
+                "{count} {what} for {nodes} workers: some workers had no work to {verb}; request fewer \
+                workers"
+            ));
         }
     }
 

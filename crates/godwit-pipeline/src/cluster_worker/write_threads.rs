@@ -31,7 +31,7 @@ pub(super) enum PartTask {
     Rank(usize, Box<SplitPartition>),
     /// Build a part of the output.
     Build(usize),
-    /// Copy a part that was built before into the output files.
+    /// Copy an already built part into the output files.
     CopyToFiles(usize, BytesPerFile),
 }
 
@@ -191,7 +191,7 @@ fn rank_part(
     split: &SplitPartition,
 ) -> Result<RankedPart, PipelineError> {
     let Some(store) = shared.slice_store.get() else {
-        return Err(malformed_command("ranks were requested before the partitions".into()));
+        return Err(malformed_command("the head requested ranks before it sent the partitions".into()));
     };
     let wanted = {
         let mut wanted = writing.representatives.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +218,13 @@ pub(super) fn run_write_thread(
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return Ok(()) };
         let maker = || {
-            writing.builder.get().ok_or_else(|| malformed_command("parts were requested before the duplicates".into()))
+            writing.builder.get().ok_or_else(|| {
+                malformed_command(
+                    "the head requested parts before it sent the \
+                duplicates"
+                        .into(),
+                )
+            })
         };
         let (upload, pieces) = match task {
             PartTask::Rank(part, split) => {
@@ -242,7 +248,7 @@ pub(super) fn run_write_thread(
                 let maker = maker()?;
                 let made = maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
                 let (places, bytes) =
-                    made.ok_or_else(|| malformed_command(format!("part {part} was not built by this worker")))?;
+                    made.ok_or_else(|| malformed_command(format!("this worker did not build part {part}")))?;
                 let edges = maker.builder.write_part_to_files(&places, offset)?;
                 let pieces = edges.into_iter().flat_map(|edges| [edges.first, edges.last]);
                 (WorkerUpload::PlacedPart { part, offset, bytes }, pieces.map(Buffer::from_vec).collect())

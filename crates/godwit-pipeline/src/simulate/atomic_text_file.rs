@@ -95,7 +95,7 @@ impl AtomicTextFile {
 impl Drop for AtomicTextFile {
     fn drop(&mut self) {
         drop(self.writer.take());
-        // After a commit, the temporary file does not exist, and the error is ignored.
+        // Ignore the error: after a commit, the temporary file does not exist any more.
         let _ = fs::remove_file(&self.temporary_path);
     }
 }
