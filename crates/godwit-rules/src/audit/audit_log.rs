@@ -81,7 +81,9 @@ impl AuditLog {
             .map_err(|_| AuditError::Locked { path: path.to_owned() })?;
         let walked = scan_audit(path, None)?;
         if let Some(line) = walked.open_torn_line {
-            let problem = "it does not continue the hash chain; keep the file, and start another".to_owned();
+            let problem = "its last line does not continue the hash chain; keep the file, and start the server with a \
+                new file"
+                .to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
         let mut book =
@@ -117,7 +119,7 @@ impl AccessLog for AuditLog {
         Box::pin(async move {
             let cannot = |problem: String| {
                 Status::unavailable(format!(
-                    "accesses cannot be recorded, and without a record no data are served: {problem}"
+                    "the server cannot write its audit log ({problem}) and sends no data without a log record"
                 ))
             };
             if !is_sent {
