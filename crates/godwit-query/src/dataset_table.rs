@@ -38,7 +38,7 @@ impl TableCatalog {
                     [] => Err(DatasetError::NotFound { name: name.to_owned() }),
                     several => Err(DatasetError::InvalidRequest {
                         problem: format!(
-                            "{name} may be any of {}; write the path, in double quotes",
+                            "{name} is ambiguous: it may be any of {}; write the path of the dataset in double quotes",
                             several.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
                         ),
                     }),

@@ -101,7 +101,7 @@ impl From<DataFusionError> for QueryError {
                 None => Self::InvalidStatement { problem: error_messages::plan_error_message(text) },
             },
             DataFusionError::NotImplemented(text) => Self::InvalidStatement {
-                problem: format!("this is not supported: {}", error_messages::user_message(text)),
+                problem: format!("the statement uses an unsupported feature: {}", error_messages::user_message(text)),
             },
             DataFusionError::ResourcesExhausted(text) => {
                 Self::MemoryLimit { problem: error_messages::user_message(text) }
@@ -109,9 +109,9 @@ impl From<DataFusionError> for QueryError {
             DataFusionError::ArrowError(error, _) => {
                 Self::Execution { problem: error_messages::arrow_error_message(error) }
             }
-            DataFusionError::Internal(text) => Self::Execution {
-                problem: format!("the SQL engine has a fault: {}", error_messages::user_message(text)),
-            },
+            DataFusionError::Internal(text) => {
+                Self::Execution { problem: format!("a bug in the SQL engine: {}", error_messages::user_message(text)) }
+            }
             root => Self::Execution { problem: error_messages::user_message(&root.strip_backtrace()) },
         }
     }

@@ -109,7 +109,7 @@ impl ProcessGuard {
         }
         let _ = self.0.kill();
         let status = self.0.wait()?;
-        Err(std::io::Error::other(format!("it ended with {status}")))
+        Err(std::io::Error::other(format!("the process exited with {status}")))
     }
 }
 
