@@ -54,7 +54,7 @@ impl Allocation {
     /// Reads the environment variables that the launcher sets.
     fn from_environment() -> Result<Self, Failure> {
         let text = |name: &str| {
-            let wrong = || format!("{name} is not set: --on allocation is for jobs that --on slurm submits");
+            let wrong = || format!("{name} is not set: --on allocation is only for jobs that --on slurm submits");
             std::env::var(name).map_err(|_| Failure::new(Exit::Usage, wrong()))
         };
         let number = |name: &str| {
@@ -109,8 +109,8 @@ impl Allocation {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let watching = scope.spawn(|| {
-                // Also stop when the job is marked as finished: if a cluster run was complete before, its head never
-                // connects.
+                // Stop also when the job has its success mark: if the outputs of the run were complete before, its head
+                // does not connect to workers.
                 while !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                     stop.store(cancelled.load(Ordering::Relaxed) || is_over(), Ordering::Relaxed);
                     std::thread::park_timeout(POLL_INTERVAL);

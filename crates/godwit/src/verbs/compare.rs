@@ -111,8 +111,8 @@ fn source_lines(comparison: &Comparison) -> String {
     let beside = comparison.calls.accuracy.all.missed_beside_false;
     if beside > 0 {
         text += &format!(
-            "{beside} missed alleles have a false one within 20 bases: possibly the same haplotype in another \
-             representation\n"
+            "{beside} missed alleles have a false positive within 20 bases: possibly the same haplotype in another \
+            representation\n"
         );
     }
     text
