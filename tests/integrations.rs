@@ -1,4 +1,4 @@
-//! godwit within workflow engines: their output is the output of godwit by itself.
+//! godwit in workflow engines: the output of a workflow equals the output of the same godwit commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the workflow of the page about engines, with the paths of the wrappers.
+/// Returns the example workflow of the guide page about workflow engines, with the paths of the wrappers inserted.
 fn workflow_text() -> String {
     let page = std::fs::read_to_string(repository().join("docs/guide/integrations.md")).expect("the page is there");
     let block = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has a workflow");
@@ -51,7 +51,7 @@ fn the_workflow_of_the_page_writes_what_godwit_writes() {
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut snakemake = python_with("snakemake").expect("tools/python-packages.sh made it").command();
-    // The cache of sources is of this run only.
+    // Use an empty source cache for each run, so that Snakemake does not use the sources of an earlier run.
     snakemake.current_dir(&directory).env("PATH", path).env("XDG_CACHE_HOME", directory.join("cache"));
     run_checked(snakemake.args(["-m", "snakemake", "--cores", "2"]));
 

@@ -150,7 +150,7 @@ fn assert_copy_survives_kills(seed: u64) {
     let mut recorded = 0;
     for _ in 0..1 + below(4) {
         let running = copy().args(["--rate", RATE_LIMIT]).spawn();
-        // At least one of the remaining blocks.
+        // Wait until the journal lists at least one block more than before.
         let records = 200 + 48 * (recorded + 1 + below((size as u64 / BLOCK_BYTES).saturating_sub(recorded).max(1)));
         wait_until("some blocks are there, or all", || journal_size(target) >= records || target.join("f").exists());
         if below(2) == 0 {
