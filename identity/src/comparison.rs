@@ -115,7 +115,7 @@ pub fn compare(mut open: impl FnMut(bool) -> Result<Box<dyn LineSource>>) -> Res
     let (mut expected, mut found) = (open(false)?, open(true)?);
     let (mut one, mut other) = (Vec::new(), Vec::new());
     let mut comparison = Comparison::default();
-    // The number of times a line is expected, less the number of times it is found.
+    // For the hash of each line, the number of expected lines minus the number of found lines.
     let mut counts: HashMap<u64, i64> = HashMap::new();
     let mut displaced = Vec::new();
     loop {

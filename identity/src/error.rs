@@ -57,7 +57,7 @@ pub enum Error {
         /// The required version.
         expected: &'static str,
     },
-    /// The observatory cannot use the form of an input.
+    /// The format of an input file is not supported by the observatory.
     #[error("{path}: {problem}", path = path.display())]
     Input {
         /// The file.

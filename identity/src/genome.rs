@@ -137,7 +137,7 @@ pub fn generate(spec: GenomeSpec) -> Genome {
 /// Returns unique sequence with a repeat after each piece, an array of satellites in the middle, and runs of N.
 fn primary_contig(random: &mut Random, families: &Families, index: usize, length: usize) -> Draft {
     let mut draft = Draft::default();
-    // The first contig starts with sequence: aligners have failed at its first bases.
+    // The first contig starts without N, because aligners had defects at the first bases of the genome.
     if index % 2 == 1 {
         draft.append(&vec![b'N'; random.between(100, 1000)], Kind::Unknown);
         draft.append(&b"CCCTAA".repeat(random.between(20, 100)), Kind::Microsatellite);

@@ -336,7 +336,7 @@ fn engines_of(settings: &Settings, scenario: &Scenario) -> Vec<Engine> {
         }
     }
     let mut random = Random::stream(scenario.seed, Purpose::Workers, scenario.round);
-    // Three cluster runs in four use the last aligner, which has more of its own code.
+    // Three of four cluster runs use the last aligner in the list, because more of its code belongs to godwit.
     let aligner = if random.chance(0.75) { engines.last() } else { engines.first() }.cloned();
     if settings.max_workers > 0
         && let Some(engine) = aligner

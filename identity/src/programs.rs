@@ -167,7 +167,7 @@ impl Programs {
 
     fn godwit(&self) -> Command {
         let mut command = Command::new(&self.godwit);
-        // Configuration files of the user must not change the result.
+        // Hide the configuration files of the user, which could change the result.
         command.env("XDG_CONFIG_HOME", "/nonexistent").env_remove(INSTRUCTIONS_VARIABLE);
         command
     }
@@ -188,7 +188,8 @@ impl Programs {
             sort.stdin(records);
         }
         let mut sorter = start_with_input(&mut sort, &sort_stderr)?;
-        // The command keeps its copy of the pipe; without closing it, bwa does not notice that samtools failed.
+        // Drop the command, which holds a copy of the pipe: bwa receives SIGPIPE after a failure of samtools only if
+        // all copies are closed.
         drop(sort);
         let (bwa_status, sort_status) = (wait(&mut aligner, &bwa)?, wait(&mut sorter, &Command::new("samtools"))?);
         let ended_from_outside = matches!(bwa_status.signal(), Some(SIGPIPE | SIGKILL));
@@ -262,7 +263,7 @@ fn run(mut command: Command, stderr: &Path, limit: Option<Duration>) -> Result<(
             return check(status, &command, stderr);
         }
         if started.elapsed() > limit {
-            // A child that has just ended cannot be killed; waiting for it is still necessary.
+            // Ignore the error: the child may have exited already. Waiting for it is necessary in any case.
             drop(child.kill());
             wait(&mut child, &command)?;
             let status = format!("a kill, after it had not ended within {} s", limit.as_secs());
@@ -343,7 +344,7 @@ impl LineSource for SamReader {
 
 impl Drop for SamReader {
     fn drop(&mut self) {
-        // A reader that ends early closes the pipe, which ends samtools; waiting for the child is still necessary.
+        // Close the pipe, so that samtools exits, and wait for it.
         self.lines = None;
         drop(self.child.wait());
     }

@@ -181,7 +181,7 @@ fn minimize(mut groups: Vec<Vec<u64>>, differs: &mut dyn FnMut(&[u64]) -> Result
                 break;
             }
         }
-        // With two parts, the complement of one is the other.
+        // With two parts, the complement of each part is the other part, which was tried already.
         if smaller.is_none() && parts > 2 {
             for start in starts {
                 let rest = [&groups[..start], &groups[part(start).end..]].concat();

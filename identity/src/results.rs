@@ -154,7 +154,7 @@ impl Results {
             return Err(Error::Input { path: path.to_owned(), problem });
         }
         if !text.ends_with('\n') {
-            // The next line overwrites the interrupted one.
+            // Write the next line over an incomplete last line.
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             let file = OpenOptions::new().write(true).open(path).map_err(Error::file("open", path))?;
             file.set_len(whole as u64).map_err(Error::file("write", path))?;

@@ -144,7 +144,7 @@ fn draw_options(random: &mut Random) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for _ in 0..random.between(1, 4) {
         let option = draw_option(random);
-        // bwa uses the last of two, and `-I` replaces the insert sizes: one of each letter is enough.
+        // Use each option at most once, because bwa uses only the last value of a repeated option.
         if options.iter().all(|other| other.as_bytes()[1] != option.as_bytes()[1]) {
             options.push(option);
         }
