@@ -43,7 +43,7 @@ pub fn check_oracle() -> Result<()> {
     Err(Error::OracleVersion { found: found.to_owned(), expected: ORACLE_VERSION })
 }
 
-/// One way to run godwit.
+/// A configuration in which godwit is compared: aligner, instruction set, and number of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// godwit's name of the aligner: `bwa` or `bwa-mem3`.
@@ -86,7 +86,7 @@ pub fn processor_instructions() -> Vec<&'static str> {
 pub struct AlignTask {
     /// The FASTA file, with indexes beside it.
     pub reference: PathBuf,
-    /// One FASTQ file or two.
+    /// One FASTQ file, or two files with the mates.
     pub reads: Vec<PathBuf>,
     /// bwa's `-K`, in bases.
     pub block_bases: u64,
@@ -172,7 +172,7 @@ impl Programs {
         command
     }
 
-    /// Aligns with `bwa mem` and sorts into `output`.
+    /// Aligns with `bwa mem` and writes the sorted records to `output`.
     ///
     /// # Errors
     /// [`Error::Start`]; [`Error::Program`] when bwa fails; [`Error::Oracle`] when the machine stops it or sorting fails.
@@ -247,7 +247,7 @@ fn wait(child: &mut Child, command: &Command) -> Result<ExitStatus> {
     child.wait().map_err(|source| Error::Start { program, source })
 }
 
-/// Runs a program to its end, or kills it after `limit`.
+/// Runs a program until it exits, and kills it after `limit`.
 fn run(mut command: Command, stderr: &Path, limit: Option<Duration>) -> Result<()> {
     command.stdout(Stdio::null());
     let started = Instant::now();

@@ -80,7 +80,7 @@ impl QualitySource {
     }
 }
 
-/// Appends a random walk over the levels; the value varies within a level.
+/// Appends qualities of the model: a random walk over the levels, with random values within a level.
 fn model(mate: usize, bases: usize, random: &mut Random, text: &mut Vec<u8>) {
     let mut level = step(&FIRST[mate], random);
     for at in 0..bases {

@@ -73,7 +73,7 @@ pub struct ResultRow {
     pub records: u64,
     /// The number of records that differ.
     pub differing: u64,
-    /// Fields that differ, or an error.
+    /// The fields that differ, or the error message.
     pub detail: String,
     /// The wall-clock time of godwit, in seconds.
     pub seconds: u64,
@@ -125,7 +125,7 @@ impl ResultRow {
         })
     }
 
-    /// Returns the column of the page: all cluster runs share one.
+    /// Returns the column of the page for this engine. All cluster runs have the same column.
     fn column(&self) -> &str {
         if self.engine.contains(" on ") { "cluster run" } else { &self.engine }
     }
@@ -202,7 +202,7 @@ impl Results {
         Err(Error::Input { path: path.to_owned(), problem })
     }
 
-    /// Writes the page at `path`, under another name first.
+    /// Writes the page under a temporary name, and renames it to `path`.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be written.
@@ -256,7 +256,7 @@ impl Results {
     }
 }
 
-/// Returns the outcomes of a round in a column; several where versions or numbers of workers differ.
+/// Returns the outcomes of a round in a column: several if versions or numbers of workers differ.
 fn cell(column: &str, rows: &[&ResultRow]) -> String {
     let texts = rows.iter().filter(|row| row.column() == column).map(|row| {
         let outcome = match row.outcome {

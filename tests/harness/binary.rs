@@ -27,7 +27,7 @@ pub fn path() -> PathBuf {
     path
 }
 
-/// Returns a command line of godwit under construction.
+/// Returns a builder of a godwit command line.
 ///
 /// The process ignores the user's configuration files. It handles SIGHUP even if the tests were started with nohup(1).
 pub fn godwit() -> GodwitCommand {

@@ -147,8 +147,8 @@ impl SlurmCluster {
         }
     }
 
-    /// Waits until the controller has saved what it knows of this job, which it does within five seconds. A controller
-    /// that dies forgets later changes.
+    /// Waits until the controller has saved the state of this job, which takes up to five seconds. A killed controller
+    /// loses later changes.
     ///
     /// When the state is not saved.
     pub fn wait_until_state_saved(&self, job: &str) {

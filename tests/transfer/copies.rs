@@ -12,7 +12,7 @@ use godwit_tests::{needs, scratch};
 
 use crate::run::formats::{run_python, to_lines};
 
-/// Starts a server of a root. Returns the root, an empty directory beside it, and the server.
+/// Starts a server. Returns its root directory, an empty directory for the client, and the server.
 pub(super) fn start_server(label: &str, words: &[&str]) -> (PathBuf, PathBuf, DataServer) {
     let directory = scratch::directory(label);
     let (root, mine) = (directory.join("root"), directory.join("mine"));

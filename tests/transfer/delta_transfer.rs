@@ -30,7 +30,7 @@ fn write_genomes(label: &str) -> PathBuf {
     directory
 }
 
-/// Writes `NAME.fa`, another individual.
+/// Writes `NAME.fa`, the genome of another individual.
 fn write_individual(directory: &Path, place: &Path, name: &str, seed: &str) {
     godwit().current_dir(directory).arg("mutate").arg("ref.fa").arg(place.join(name)).args(["--seed", seed]).run_ok();
 }

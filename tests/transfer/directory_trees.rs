@@ -13,7 +13,7 @@ use godwit_tests::tool::run_checked;
 
 use super::copies::{path_text, server_url, start_server};
 
-/// Creates the tree of names and file types that users report: one file of each kind can be copied, three entries cannot.
+/// Creates a tree with unusual names and file types that users have reported. Three of its entries cannot be copied.
 fn write_tree(directory: &Path) {
     fs::create_dir_all(directory.join("sub")).expect("it can be made");
     let long = "n".repeat(255);
@@ -26,7 +26,7 @@ fn write_tree(directory: &Path) {
     run_checked(Command::new("mkfifo").arg(directory.join("fifo")));
 }
 
-/// Returns the differences that `diff` finds between two trees, except for entries of the first only.
+/// Returns the differences that `diff` finds between two trees, without entries that exist only in the first tree.
 fn differences(one: &Path, other: &Path) -> Vec<String> {
     let diff =
         Command::new("diff").args(["-r", "--no-dereference"]).args([one, other]).output().expect("diff is installed");

@@ -195,11 +195,11 @@ pub enum PipelineError {
         message: String,
     },
     /// The output of a variant caller for one region cannot be merged with the other regions.
-    #[error("the variants called in {region} {problem}")]
+    #[error("the output for {region} {problem}")]
     CallerOutput {
         /// The region whose variants cannot be merged, as `chr1:1-1000`, 1-based.
         region: String,
-        /// The problem, as the end of the sentence "the variants called in REGION ...".
+        /// The problem, as the end of the sentence "the output for REGION ...".
         problem: String,
     },
     /// An error of the program that trims the reads before alignment (fastp).

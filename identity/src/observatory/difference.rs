@@ -26,7 +26,7 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns the templates whose records differ, ascending.
+    /// Returns the numbers of the templates whose records differ, in ascending order.
     fn suspects(&self) -> Vec<u64> {
         let Verdict::Compared(comparison) = self.verdict else { return Vec::new() };
         let names = comparison.templates.iter().map(|template| template.name.as_str());
@@ -63,8 +63,8 @@ impl Case<'_> {
     }
 }
 
-/// Finds the smallest set of reads that still differs, and writes it to a directory of its own below `differences/` of
-/// the work directory. Returns that directory.
+/// Finds the smallest set of reads that still shows the difference, and writes it to a new directory below
+/// `differences/` of the work directory. Returns the new directory.
 pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Path) -> Result<PathBuf> {
     let trial = scratch.join("trial");
     let blocks = fastq::blocks(case.simulator, case.scenario);

@@ -304,8 +304,8 @@ impl RecalibrateJob<'_> {
     /// Adds up the recalibration tables of all slices, and writes the merged table to `out`.
     fn merge_tables(&self, scratch: &Path, counted: &[RegionCheckpoint], out: &Path) -> Result<(), PipelineError> {
         let wrong = |problem: String| PipelineError::CallerOutput {
-            region: "slices of the reads".to_owned(),
-            problem: format!("the recalibration tables cannot be added up: {problem}"),
+            region: "the slices of the reads".to_owned(),
+            problem: format!("is invalid: the recalibration tables cannot be added up: {problem}"),
         };
         let mut sum = RecalibrationTables::default();
         for kept in counted {

@@ -109,7 +109,7 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
         let known = index.and_then(|index| Some((index, set.alleles().get(index)?)));
         let known = known.filter(|(_, allele)| contigs.name(allele.contig) == record.contig);
         let (Some((index, allele)), Some(alternate)) = (known, alternate) else {
-            return Err(format!("line {} of the output of bcftools norm is not one of the input sites", record.line));
+            return Err(format!("the record in line {} of its output is not one of the input sites", record.line));
         };
         back[index] = true;
         let mut moved = *allele;

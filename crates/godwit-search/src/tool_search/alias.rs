@@ -243,7 +243,7 @@ impl<R: BufRead> RangeTableReader<R> {
     fn read_row(&mut self) -> io::Result<Option<(SubjectRows, bool)>> {
         let Some(line) = self.lines.next().transpose()? else { return Ok(None) };
         let mut fields = line.splitn(5, '\t');
-        let mut next = || fields.next().ok_or_else(|| io::Error::other("a row of hits has no key"));
+        let mut next = || fields.next().ok_or_else(|| io::Error::other("a row of hits of blast_formatter has no key"));
         let wrong = |_| io::Error::other("a row of hits has an invalid key");
         let (query, is_new) = (next()?.parse().map_err(wrong)?, next()? == "1");
         let evalue = next()?.parse().map_err(|_| io::Error::other("a row of hits has an invalid key"))?;
