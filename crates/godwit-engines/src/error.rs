@@ -151,7 +151,7 @@ pub enum EngineError {
     /// The program violated the protocol, or godwit called the reader or writer of the program in a wrong order.
     #[error(
         "{} violated the protocol of godwit: {problem}; this is a bug, or the program belongs to another version of \
-        godwit",
+         godwit",
         .program.display()
     )]
     Protocol {

@@ -142,8 +142,7 @@ impl<S: DownloadSource> DataPlane for HeadService<S> {
                 let data = collect_pieces(&mut batches, &piece_bytes, first.batch.as_ref()).await?;
                 if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
                     return Err(Status::failed_precondition(
-                        "the head closed the connection of this worker, which was \
-                        lost",
+                        "the head closed the connection of this worker, which was lost",
                     ));
                 }
                 self.send_event(HeadEvent::Uploaded(worker, upload, data)).await?;

@@ -201,10 +201,8 @@ impl Client {
         let response = self.send_request("GetFlightInfo", receiver.into()).await?;
         let mut incoming = self.response_messages(response)?;
         let message = incoming.next_message().await?.unwrap_or_default();
-        let info = FlightInfo::decode(message).map_err(|_| FlightError::Malformed {
-            problem: "the response is not a \
-                FlightInfo message",
-        })?;
+        let info = FlightInfo::decode(message)
+            .map_err(|_| FlightError::Malformed { problem: "the response is not a FlightInfo message" })?;
         // Read to the end of the response: the server sends the status of a failed call after the last message.
         incoming.next_message().await?;
         Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())

@@ -86,7 +86,7 @@ pub enum FlightError {
     /// The checksum of received data differs from the checksum that the sender computed.
     #[error(
         "data from {peer} do not match their checksum; the network or the memory of a host corrupts data, or the peer \
-        is not a godwit server"
+         is not a godwit server"
     )]
     Checksum {
         /// Address of the peer.

@@ -184,8 +184,7 @@ impl MessageAssembler {
     fn read_prefix(&mut self, seen: usize, length: u32, byte: u8) -> Result<(), FlightError> {
         if seen == 0 && byte != 0 {
             return Err(FlightError::Malformed {
-                problem: "the message is compressed, although no compression was \
-                negotiated",
+                problem: "the message is compressed, although no compression was negotiated",
             });
         }
         let length = length << 8 | u32::from(byte);

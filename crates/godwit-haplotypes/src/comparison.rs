@@ -329,8 +329,8 @@ impl Comparison<'_> {
         if let Some(name) = seen().next().filter(|_| !seen().any(|name| is_known(&name))) {
             let reference = self.options.reference.display();
             let problem = format!(
-                "{reference} has none of the contigs of the files, for example {name:?}; give the \
-                reference of the files"
+                "{reference} has none of the contigs of the files, for example {name:?}; give the reference of the \
+                 files"
             );
             return Err(HaplotypeError::Incomparable { problem });
         }

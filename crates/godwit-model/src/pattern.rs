@@ -116,10 +116,7 @@ impl GlobPattern {
                 "**" if is_last => tokens.push(GlobToken::AnyPathChars),
                 "**" => tokens.push(GlobToken::Directories),
                 part if part.contains("**") => {
-                    return Err(wrong(
-                        "** must be the only text between two slashes of a \
-                    path",
-                    ));
+                    return Err(wrong("** must be the only text between two slashes of a path"));
                 }
                 part => {
                     tokenize_path_part(part, &mut tokens)

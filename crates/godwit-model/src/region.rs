@@ -48,7 +48,7 @@ pub enum RegionError {
     /// The text has two meanings: one region whose position has a thousands separator, or a list of several regions.
     #[error(
         "{text:?} is ambiguous: the comma may separate thousands or two regions; write the number without commas, or \
-        pass each region as a separate argument"
+         pass each region as a separate argument"
     )]
     AmbiguousList {
         /// The text of the list.

@@ -265,8 +265,7 @@ impl CallerSlots {
             Some(bytes) if bytes < memory_each => {
                 let least = memory_each.div_ceil(1 << 20);
                 let problem = format!(
-                    "--memory is less than the memory of one process of {name}; give at least {least}M, or \
-                        set {option}"
+                    "--memory is less than the memory of one process of {name}; give at least {least}M, or set {option}"
                 );
                 return Err(PipelineError::Options { problem });
             }

@@ -46,7 +46,7 @@ pub(crate) fn to_worker_json(told: &impl Serialize) -> Result<serde_json::Value,
     serde_json::to_value(told).map_err(|error| PipelineError::Options {
         problem: format!(
             "the task cannot be sent to workers: {error}; a cluster run requires UTF-8 in the paths of all files and \
-            directories: rename the path that is not UTF-8"
+             directories: rename the path that is not UTF-8"
         ),
     })
 }

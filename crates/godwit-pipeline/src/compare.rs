@@ -199,7 +199,7 @@ fn no_contig_in_common(path: &Path, names: &[String], other: &Path, expected: &[
     let remedy = match by_prefix {
         true => {
             "only one of them has names with \"chr\": rename the contigs of one file, as with `bcftools annotate \
-            --rename-chrs`"
+             --rename-chrs`"
         }
         false => "are they of the same genome?",
     };

@@ -397,7 +397,7 @@ fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
     let (count, reasons) = (failed.len(), reasons.join("; "));
     format!(
         "{count} of {of} samples failed: {reasons}; all other samples are finished: correct the causes and add \
-        --resume to the same command"
+         --resume to the same command"
     )
 }
 

@@ -209,7 +209,7 @@ impl JobPlan {
         {
             self.problems.push(format!(
                 "the job needs about {} of memory, but only {} are free; lower --block-bases or --memory, or use a \
-                larger machine",
+                 larger machine",
                 format_bytes(needed),
                 format_bytes(free)
             ));
@@ -220,7 +220,7 @@ impl JobPlan {
             if need.exceeds_free(others_bytes) {
                 self.problems.push(format!(
                     "{} needs about {} for {what}, but only {} are free; delete files there, or choose another \
-                    directory with {option}",
+                     directory with {option}",
                     need.directory.display(),
                     format_bytes(need.bytes.unwrap_or(0) + others_bytes),
                     format_bytes(need.free_bytes.unwrap_or(0))

@@ -229,8 +229,7 @@ impl<'s> PartitionedFile<'s> {
                 BufferedBytes::InFile { offset: at, .. } if at == offset => {}
                 BufferedBytes::InFile { offset: at, .. } => {
                     let message = format!(
-                        "a stored part is at offset {at} instead of {offset}; run the command again without \
-                            --resume"
+                        "a stored part is at offset {at} instead of {offset}; run the command again without --resume"
                     );
                     return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                 }

@@ -71,7 +71,7 @@ impl PythonStep {
         let Some(options) = options else { return Ok(None) };
         if marking.tag_set_members {
             let problem = "--tag-duplicate-set-members names sets by record numbers in the file, which --step \
-                changes; omit one of them";
+                           changes; omit one of them";
             return Err(PipelineError::Options { problem: problem.to_owned() });
         }
         let module_directory = std::env::current_dir().map_err(PipelineError::file("find", "."))?;
@@ -108,7 +108,7 @@ impl PythonStep {
             return Ok(());
         }
         let problem = "the module of the function differs from that on the host that started the job; install the \
-            same file on all hosts"
+                       same file on all hosts"
             .to_owned();
         Err(PythonStepError::Refused { function: self.function.clone(), kind: PythonStepRefusal::Missing, problem }
             .into())

@@ -173,10 +173,7 @@ impl UnfinishedJob {
         let offset = block.offset + block.frame_bytes + block.pair_bytes + block.end_bytes;
         self.blocks.read_exact_at(&mut table, offset).map_err(|error| self.io_error(error))?;
         RunTable(table).frame_locations(partitions).ok_or_else(|| {
-            self.damaged_error(
-                "the frame table of a block is invalid; open the dataset again if the \
-                job was restarted",
-            )
+            self.damaged_error("the frame table of a block is invalid; open the dataset again if the job was restarted")
         })
     }
 

@@ -91,8 +91,7 @@ fn file_name(path: &Path) -> String {
 fn missing_file_error(path: &Path) -> PipelineError {
     let remedy = match find_manifest(path) {
         Ok(Some(_)) => {
-            "a manifest beside it lists this file: the file was removed, or was not copied with the other \
-            files"
+            "a manifest beside it lists this file: the file was removed, or was not copied with the other files"
         }
         _ => "check the path",
     };

@@ -304,8 +304,7 @@ impl DepthSweep {
     fn advance_to(&mut self, contig: &str, position: i32) -> Result<(), String> {
         let unsorted = || {
             format!(
-                "its reads are not sorted at {contig}:{}, although its header declares them as \
-            sorted",
+                "its reads are not sorted at {contig}:{}, although its header declares them as sorted",
                 position + 1
             )
         };

@@ -83,8 +83,7 @@ impl StatementServer {
         match &*opened {
             Some((own, engine)) if *own == view => Ok(engine.clone()),
             Some(_) => Err(Status::internal(
-                "a bug in godwit: a statement process received a request with the grants of \
-                    another principal",
+                "a bug in godwit: a statement process received a request with the grants of another principal",
             )),
             None => {
                 let engine = Arc::new((self.open_engine)(&view)?);

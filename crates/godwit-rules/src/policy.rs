@@ -242,7 +242,7 @@ fn rule_problem(
     if rule.write && (!rule.shows_everything() || rule.depends_on_samples()) {
         return Some(
             "a rule that shows only a part of its datasets cannot permit writing; write a second rule for the \
-            datasets to write"
+             datasets to write"
                 .to_owned(),
         );
     }

@@ -185,7 +185,7 @@ impl PolicyStore {
         if !shows_all {
             let problem = format!(
                 "rule {:?} permits you to read only a part of {name}, so the whole file cannot be sent; read its rows \
-                with `godwit query` or over Flight",
+                 with `godwit query` or over Flight",
                 rule.name
             );
             return FileAuthorization::Denied { problem };

@@ -122,7 +122,7 @@ impl SearchCommand {
         let unknown = || SearchError::Unsupported {
             option: format!("the program {:?}", words.first().map_or("", String::as_str)),
             problem: "after --, write blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs, and the options of \
-                the program",
+                      the program",
         };
         let (name, rest) = words.split_first().ok_or_else(unknown)?;
         let base = name.rsplit('/').next().unwrap_or(name);

@@ -50,7 +50,7 @@ pub enum SearchError {
     /// Two workers have opened different databases or queries.
     #[error(
         "workers found different databases or queries at the same path; all hosts must have the same files, and the \
-        files may not change during the search"
+         files may not change during the search"
     )]
     DatabaseMismatch,
     /// Workers cannot be started on their hosts.
@@ -62,7 +62,7 @@ pub enum SearchError {
     /// A worker exited, and the processes started in its place exited too.
     #[error(
         "a search worker {exit_description} {attempts} times while it searched {work}; the end of its stderr: \
-        {stderr_tail}"
+         {stderr_tail}"
     )]
     WorkerFailed {
         /// Description of the last exit, such as `was killed by signal 9`.
@@ -115,7 +115,7 @@ pub enum SearchError {
     #[error(
         "interrupted; {}",
         if *.is_resumable { "add --resume to the same command to resume" } else { "no checkpoint was stored, so the \
-            search cannot be resumed" }
+                                                                                   search cannot be resumed" }
     )]
     Interrupted {
         /// True if finished work is in the checkpoint, so that a later search can resume.

@@ -68,11 +68,8 @@ impl SearchIdentity {
             let name = other.map(|(path, ..)| path.display().to_string()).unwrap_or_default();
             return Some(format!("the database has changed ({name})"));
         }
-        (self.has_hits_table != now.has_hits_table).then(|| {
-            "the stopped search had --hits and this one has not, or \
-            the reverse"
-                .to_owned()
-        })
+        (self.has_hits_table != now.has_hits_table)
+            .then(|| "the stopped search had --hits and this one has not, or the reverse".to_owned())
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn staleness_problem(file: &FileSnapshot, index: &FileSnapshot) -> Op
     (of_index < of_file).then(|| {
         format!(
             "the index {} is older than its file, so it may be the index of an earlier file; if it is correct, update \
-            its time with touch, or",
+             its time with touch, or",
             index.path.display()
         )
     })

@@ -157,9 +157,7 @@ impl Htsget {
             }
             Method::POST => {
                 let too_large = || HtsgetError::PayloadTooLarge {
-                    problem: "the body of the request is larger than 1 \
-                    MiB"
-                    .to_owned(),
+                    problem: "the body of the request is larger than 1 MiB".to_owned(),
                 };
                 HtsgetRequest::from_body(&request.body.ok_or_else(too_large)?)?
             }
@@ -233,8 +231,8 @@ impl Htsget {
             // The token is valid, but the policy or the file may have changed since it was issued.
             let gone = |_| HtsgetError::PermissionDenied {
                 problem: format!(
-                    "this ticket is not valid for {} any more: the rules or the file have changed; \
-                    request a new ticket",
+                    "this ticket is not valid for {} any more: the rules or the file have changed; request a new \
+                     ticket",
                     part.name
                 ),
             };

@@ -262,8 +262,7 @@ impl ControlClient {
         }
         let server = self.location.server_uri();
         Err(TransferError::rejected(format!(
-            "{server} runs an earlier version of godwit, which always follows links; \
-            omit --links"
+            "{server} runs an earlier version of godwit, which always follows links; omit --links"
         )))
     }
 

@@ -256,7 +256,7 @@ fn allowed_stream_count(options: &CopyOptions, rtt: Duration, observer: &dyn Cop
     if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
         let message = format!(
             "{wanted} streams would take more bandwidth than two ordinary flows, so {weight} are used; --mode fast \
-            uses all"
+             uses all"
         );
         observer.on_event(&CopyEvent::Warning { message });
     }
@@ -385,8 +385,7 @@ impl CopyOperation<'_> {
         let mut runner = SessionDriver::new(self, direction, hashes, send_options, summary, connecting, controller);
         let work = work.into_iter().map(|(work, state)| match state {
             EntryWork::Copy => work,
-            // No blocks are requested for files that are up to date at the destination, or for directories, links and
-            // empty files.
+            // No blocks are missing of files that are up to date, directories, links and empty files.
             EntryWork::UpToDate | EntryWork::NoData => FileWork { size_bytes: 0, ..work },
         });
         let outcome = runner.run_session(work.collect(), options, cancelled).await;

@@ -331,10 +331,9 @@ fn walk_failure(error: walkdir::Error, place: &Path) -> Result<WalkItem, Transfe
         Some(source) if is_link && source.kind() == ErrorKind::NotFound => {
             unsupported("is a symbolic link to a file that does not exist")
         }
-        Some(source) if is_link && source.raw_os_error() == Some(libc::ELOOP) => unsupported(
-            "is a symbolic link to \
-            itself",
-        ),
+        Some(source) if is_link && source.raw_os_error() == Some(libc::ELOOP) => {
+            unsupported("is a symbolic link to itself")
+        }
         Some(source) if source.kind() == ErrorKind::NotFound => {
             TransferError::NotFound { location: escape_for_display(&path_to_text(&path)) }
         }

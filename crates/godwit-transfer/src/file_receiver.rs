@@ -235,7 +235,7 @@ impl FileReceiver {
         let (have, state) = match fs::metadata(&target_path) {
             Ok(found) if found.is_dir() => {
                 let problem = "the destination has a directory of this name, but the source has a file; move the \
-                    directory away";
+                               directory away";
                 return Err(TransferError::io_error("write", &target_path)(io::Error::new(
                     io::ErrorKind::IsADirectory,
                     problem,

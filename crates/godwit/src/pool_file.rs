@@ -146,8 +146,7 @@ impl PoolFileParser {
                 }
                 (key, value) => {
                     let problem = format!(
-                        "the key {key} of the pool cannot be a {}; a pool has the keys name, policy and \
-                            [[node]]",
+                        "the key {key} of the pool cannot be a {}; a pool has the keys name, policy and [[node]]",
                         value.type_str()
                     );
                     return Err(self.parse_error(&span, &problem));
@@ -219,8 +218,7 @@ impl PoolFileParser {
             }
             (key, value) => {
                 let problem = format!(
-                    "the key {key} of the member cannot be a {}; a member has the keys url, weight and \
-                        capacity",
+                    "the key {key} of the member cannot be a {}; a member has the keys url, weight and capacity",
                     value.type_str()
                 );
                 return Err(self.parse_error(&span, &problem));

@@ -154,12 +154,10 @@ fn parse_json_body<T: serde::de::DeserializeOwned>(request: &WebRequest) -> Resu
     if !request.headers.get(CONTENT_TYPE).is_some_and(is_json) {
         return Err(Status::invalid_argument("the request must have the content type application/json"));
     }
-    let body = request.body.as_ref().ok_or_else(|| {
-        Status::invalid_argument(
-            "the body of the request is larger than 1 \
-        MiB",
-        )
-    })?;
+    let body = request
+        .body
+        .as_ref()
+        .ok_or_else(|| Status::invalid_argument("the body of the request is larger than 1 MiB"))?;
     serde_json::from_slice(body)
         .map_err(|error| Status::invalid_argument(format!("the body is not a valid request: {error}")))
 }

@@ -183,8 +183,7 @@ fn send_rows(
 fn parse_regions(batch: &RecordBatch) -> Result<Vec<Region>, Status> {
     if batch.num_rows() > MAX_REGIONS {
         return Err(Status::invalid_argument(format!(
-            "a batch may have at most {MAX_REGIONS} regions; send several \
-            batches"
+            "a batch may have at most {MAX_REGIONS} regions; send several batches"
         )));
     }
     let column = |name: &str, wanted: DataType| -> Result<ArrayRef, Status> {

@@ -51,7 +51,7 @@ impl SkippedBatches {
         let other = || {
             Status::data_loss(
                 "the new server returns other rows, or rows in another order, than the lost server; run the query \
-                again, with ORDER BY if it is a statement",
+                 again, with ORDER BY if it is a statement",
             )
         };
         while self.remaining_batches > 0 {

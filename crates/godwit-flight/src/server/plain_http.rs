@@ -43,8 +43,8 @@ impl<D: DataPlane> ServerState<D> {
             Err(refused) => refused,
             Ok(_) if is_misdirected => {
                 self.count_rejection(RejectionReason::Host);
-                let text = "this server has no authentication, so it accepts only requests with the name of its own host; \
-                    use localhost";
+                let text = "this server has no authentication, so it accepts only requests with the name of its own \
+                            host; use localhost";
                 text_response(StatusCode::MISDIRECTED_REQUEST, text)
             }
             Ok(_) if call_type == CallType::Health => {

@@ -116,10 +116,9 @@ fn plan_notes(options: &AlignOptions, outputs: &Outputs, trimmer: Option<String>
     let out = options.out.display();
     let trimming = trimmer.map(|version| format!("the numbers of reads are those before trimming by fastp {version}"));
     let about_run = match (is_stopped, options.resume) {
-        (true, true) => vec![format!(
-            "{out} contains a stopped job: this plan is for the whole job, as without \
-            --resume"
-        )],
+        (true, true) => {
+            vec![format!("{out} contains a stopped job: this plan is for the whole job, as without --resume")]
+        }
         (true, false) => {
             vec![format!("{out} contains a stopped job: --resume resumes it; without --resume its results are removed")]
         }

@@ -99,7 +99,7 @@ impl InstalledAligner {
             AlignerChoice::Template(_) => {
                 let problem =
                     "--aligner-args requires --aligner with a name such as bwa; add the options to the command line \
-                    of --aligner"
+                     of --aligner"
                         .into();
                 Err(PipelineError::Options { problem })
             }
@@ -331,7 +331,7 @@ pub(super) fn aligner_note(choice: &AlignerChoice) -> Option<String> {
     (choice.block_dependence() == BlockDependence::Dependent).then(|| {
         format!(
             "the result of {} for a read may depend on earlier reads: one process aligns each lane from its first \
-            read to its last, so workers cannot share a lane",
+             read to its last, so workers cannot share a lane",
             choice.name()
         )
     })

@@ -84,7 +84,7 @@ pub(super) fn check_cluster_support(options: &AlignOptions) -> Result<(), Pipeli
     let problem = if options.aligner.block_dependence() == BlockDependence::Dependent {
         format!(
             "{} does not support --on: its records may depend on earlier reads, so that one process has to align a \
-            lane from its first read to its last; omit --on, or use bwa, bwa-mem3 or minimap2",
+             lane from its first read to its last; omit --on, or use bwa, bwa-mem3 or minimap2",
             options.aligner.name()
         )
     } else {

@@ -351,7 +351,7 @@ pub(super) fn reads_differ_error(id: BlockId) -> PipelineError {
     let (block, lane) = (id.ordinal + 1, id.lane + 1);
     let problem = format!(
         "the files of reads changed during the job: the reads of block {block} of lane {lane} differ when they are \
-        read again; give files that do not change, and omit --resume to start over"
+         read again; give files that do not change, and omit --resume to start over"
     );
     PipelineError::Options { problem }
 }

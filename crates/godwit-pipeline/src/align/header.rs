@@ -43,7 +43,7 @@ impl LaneReadGroups {
             lines => {
                 let problem = format!(
                     "--read-group is given {} times for {lanes} lanes; give it once for all lanes, or once for each \
-                    lane",
+                     lane",
                     lines.len()
                 );
                 return Err(PipelineError::Options { problem });
@@ -78,7 +78,7 @@ impl LaneReadGroups {
             if named != sample {
                 warnings.push(format!(
                     "read group {id} has SM:{named}, but --sample is {sample}: variant callers will name the sample \
-                    {named}, and later steps that select {sample} will fail"
+                     {named}, and later steps that select {sample} will fail"
                 ));
             }
         }

@@ -123,11 +123,10 @@ impl LanePlanner<'_> {
         let aligned = formats.iter().position(|format| *format != AlignmentFormat::Unknown);
         match (aligned, inputs.len()) {
             (Some(_), 1) => self.plan_unaligned(inputs.remove(0), formats[0]),
-            (Some(at), _) => Err(self.lane_error(
-                at,
-                "is SAM, BAM or CRAM, which contains both mates: give it without \
-                a second file",
-            )),
+            (Some(at), _) => {
+                Err(self
+                    .lane_error(at, "is SAM, BAM or CRAM, which contains both mates: give it without a second file"))
+            }
             (None, _) => self.plan_fastq(inputs),
         }
     }
@@ -155,8 +154,7 @@ impl LanePlanner<'_> {
         if reads.interleaved && inputs.len() > 1 {
             return Err(self.lane_error(
                 1,
-                "is the second file of a lane, but --interleaved means that one file contains both \
-                    mates",
+                "is the second file of a lane, but --interleaved means that one file contains both mates",
             ));
         }
         let pipe = inputs.iter().position(bgzf::Reader::is_single_pass);

@@ -105,7 +105,7 @@ impl Targets {
             1 => format!("a region of --regions is clipped, because it ends after the end of its contig: {first}"),
             _ => format!(
                 "{count} regions of --regions are clipped, because they end after the ends of their contigs; the \
-                first: {first}"
+                 first: {first}"
             ),
         };
         observer.event(&Event::Warning { message });

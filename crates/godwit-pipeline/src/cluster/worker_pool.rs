@@ -282,8 +282,7 @@ impl<'r> WorkerPool<'r> {
         let nodes = self.expected_workers();
         if count < nodes {
             self.warn(format!(
-                "{count} {what} for {nodes} workers: some workers had no work to {verb}; request fewer \
-                workers"
+                "{count} {what} for {nodes} workers: some workers had no work to {verb}; request fewer workers"
             ));
         }
     }

@@ -218,13 +218,10 @@ pub(super) fn run_write_thread(
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return Ok(()) };
         let maker = || {
-            writing.builder.get().ok_or_else(|| {
-                malformed_command(
-                    "the head requested parts before it sent the \
-                duplicates"
-                        .into(),
-                )
-            })
+            writing
+                .builder
+                .get()
+                .ok_or_else(|| malformed_command("the head requested parts before it sent the duplicates".into()))
         };
         let (upload, pieces) = match task {
             PartTask::Rank(part, split) => {

@@ -148,8 +148,7 @@ impl Collector {
             let block = block.map_err(failed)?;
             if !store.restore(block.id, &block.table) {
                 let misfit = std::io::Error::other(
-                    "a stored block does not match its job; run the command again \
-                    without --resume",
+                    "a stored block does not match its job; run the command again without --resume",
                 );
                 return Err(failed(misfit));
             }
@@ -163,8 +162,7 @@ impl Collector {
                 };
                 if !marking.matches_details(&details, block.records) {
                     let misfit = std::io::Error::other(
-                        "a stored block does not match its job; run the command again without \
-                            --resume",
+                        "a stored block does not match its job; run the command again without --resume",
                     );
                     return Err(failed(misfit));
                 }

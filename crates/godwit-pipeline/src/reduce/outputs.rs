@@ -226,7 +226,7 @@ impl Outputs {
         let tables = self.formats.iter().any(|format| matches!(format, Format::Parquet | Format::Arrow));
         if !self.recipients.is_empty() && (tables || self.has_step_directory) {
             let problem = "--c4gh-recipient encrypts only BAM and CRAM; remove parquet and arrow from --format, and \
-                omit --step"
+                           omit --step"
                 .into();
             return Err(PipelineError::Options { problem });
         }

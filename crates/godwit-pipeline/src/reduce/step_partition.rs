@@ -183,7 +183,7 @@ impl PythonStepJob {
                 }
                 if key < last {
                     let order = "the function must keep rows in the order of contig_id (null last), position, and \
-                        strand (forward first)";
+                                 strand (forward first)";
                     return Err(wrong(format!("row {written} is out of order; {order}")));
                 }
                 last = key;

@@ -231,14 +231,7 @@ impl SampleSheetParser<'_> {
             }
         }
         if !self.read_group_ids.insert(id) {
-            return Err(self.error_at(
-                line,
-                Some("lane"),
-                &format!(
-                    "lane {lane} of {name} is also in an earlier line; \
-                give each lane its own name"
-                ),
-            ));
+            return Err(self.error_at(line, Some("lane"), &format!("{name} has lane {lane} in an earlier line")));
         }
         let lane = SheetLane { files: files.into_iter().map(|(_, file)| file).collect(), read_group };
         let at = known.unwrap_or(self.samples.len());

@@ -103,10 +103,9 @@ impl WorkflowPage<'_> {
         let rows: Vec<Row> = self.report.step_hours.iter().map(row).collect();
         let at_a_time = match self.report.hosts * self.report.samples_per_host {
             0 => "steps run one after the other".to_owned(),
-            samples => format!(
-                "up to {samples} samples run at the same time, and the steps of a sample one after the \
-                other"
-            ),
+            samples => {
+                format!("up to {samples} samples run at the same time, and the steps of a sample one after the other")
+            }
         };
         let about = format!(
             "Over all samples; {at_a_time}. Genomes per day: {}.",

@@ -82,7 +82,7 @@ impl AuditLog {
         let walked = scan_audit(path, None)?;
         if let Some(line) = walked.open_torn_line {
             let problem = "its last line does not continue the hash chain; keep the file, and start the server with a \
-                new file"
+                           new file"
                 .to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }

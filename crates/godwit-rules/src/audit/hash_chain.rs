@@ -103,8 +103,7 @@ pub fn verify_audit(path: &Path, expected: Option<&str>) -> Result<AuditSummary,
     if !walked.unterminated.is_empty() {
         return Err(broken(
             lines + 1,
-            "the line is incomplete; the next server that appends to this file marks it as \
-            torn",
+            "the line is incomplete; the next server that appends to this file marks it as torn",
         ));
     }
     if expected.is_some() && walked.summary.expected_line.is_none() {

@@ -36,8 +36,8 @@ impl SearchCommand {
             if REFUSED_OPTIONS.contains(&name) {
                 return unsupported(
                     word.clone(),
-                    "it changes the order of rows, which --engine alias does not \
-                    support; omit it, or use --engine exact",
+                    "it changes the order of rows, which --engine alias does not support; omit it, or use --engine \
+                     exact",
                 );
             }
             match name {

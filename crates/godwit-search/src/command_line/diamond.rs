@@ -139,7 +139,7 @@ fn header_option(values: &[String], otherwise: ReportHeader) -> Result<ReportHea
         Some("simple") => Ok(ReportHeader::Line),
         _ => {
             let problem = "its header contains the command line and the time, which differ between pieces; use \
-                --header simple";
+                           --header simple";
             Err(SearchError::Unsupported { option: "--header verbose".to_owned(), problem })
         }
     }

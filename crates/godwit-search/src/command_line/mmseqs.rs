@@ -18,8 +18,7 @@ const REFUSED_OPTIONS: [RefusedOption; 10] = [
     ("--force-reuse", "each piece of the queries has its own scratch files, which cannot be reused; omit it"),
     (
         "--exhaustive-search",
-        "it searches the database against all queries, but godwit searches queries in pieces; \
-        omit it",
+        "it searches the database against all queries, but godwit searches queries in pieces; omit it",
     ),
     ("--createdb-mode", "godwit passes the queries to MMseqs2 in its own files; omit it"),
     ("--lca-search", "its results may change if queries are searched in pieces; omit it"),
@@ -121,8 +120,8 @@ fn apply_option(
             "4" => bulk.header = ReportHeader::Line,
             "1" => {
                 return unsupported(
-                    "its header lists the targets with a hit of any query, but godwit searches \
-                queries in pieces; use 0, 2 or 4",
+                    "its header lists the targets with a hit of any query, but godwit searches queries in pieces; use \
+                     0, 2 or 4",
                 );
             }
             _ => return unsupported("it is an HTML page, which cannot be joined from pieces; use 0, 2 or 4"),

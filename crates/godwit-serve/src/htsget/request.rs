@@ -119,8 +119,7 @@ impl HtsgetRequest {
         let (tags, notags) = (body.tags.unwrap_or_default(), body.notags.unwrap_or_default());
         if let Some(both) = tags.iter().find(|tag| !tag.is_empty() && notags.contains(tag)) {
             return Err(HtsgetError::invalid_input(format!(
-                "the tag {both} is in both tags and notags; remove it from \
-                one of them"
+                "the tag {both} is in both tags and notags; remove it from one of them"
             )));
         }
         let regions = body.regions.map(|regions| {

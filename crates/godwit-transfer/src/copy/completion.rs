@@ -67,8 +67,7 @@ impl CopyOperation<'_> {
         let hidden = self.plan.exclude_hidden();
         if hidden > 0 {
             let message = format!(
-                "{hidden} files and directories whose names begin with a dot are skipped: servers reject such \
-                    names"
+                "{hidden} files and directories whose names begin with a dot are skipped: servers reject such names"
             );
             self.observer.on_event(&CopyEvent::Warning { message });
         }

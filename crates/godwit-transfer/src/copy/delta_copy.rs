@@ -357,10 +357,10 @@ impl CopyOperation<'_> {
         };
         let hearing = async {
             let mut answers = answers.await?;
-            let answer = answers.next().await?.ok_or(FlightError::Malformed {
-                problem: "the server closed the delta \
-                copy without a response",
-            })?;
+            let answer = answers
+                .next()
+                .await?
+                .ok_or(FlightError::Malformed { problem: "the server closed the delta copy without a response" })?;
             Ok::<DeltaOutcome, DeltaCopyError>(from_json(&answer)?)
         };
         tokio::pin!(sending, hearing);

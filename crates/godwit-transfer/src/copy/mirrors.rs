@@ -59,8 +59,7 @@ pub(super) async fn connect_mirrors(
         };
         if split_glob(remote.path.trim_matches('/'))?.is_some() {
             return Err(TransferError::rejected(format!(
-                "{place} is a pattern, which --also-from does not support; \
-                name one file or directory"
+                "{place} is a pattern, which --also-from does not support; name one file or directory"
             )));
         }
         remotes.push(remote);

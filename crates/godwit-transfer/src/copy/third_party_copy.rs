@@ -31,8 +31,7 @@ pub(super) async fn request_third_party_copy(
     for source in sources {
         let Location::Remote(remote) = source else {
             return Err(TransferError::rejected(
-                "some sources are on this host and others on servers; copy them with \
-                separate commands",
+                "some sources are on this host and others on servers; copy them with separate commands",
             ));
         };
         let control = ControlClient::connect(remote, credentials, options.idle_timeout).await?;
@@ -70,7 +69,7 @@ pub(super) async fn request_third_party_copy(
     tokio::select! {
         fetched = control.request_fetch(&request) => fetched,
         () = asking => Err(TransferError::Internal { problem: "the server that fetches the files closed the stream of \
-            its progress".to_owned() }),
+                                                               its progress".to_owned() }),
     }
 }
 

@@ -121,7 +121,7 @@ impl Collection {
             let (known, path) = (&collection.manifest.reference, reference.path().display());
             return Err(collection.collection_error(format!(
                 "its genomes were packed with the reference {known}, but {path} is {digest}; give the reference they \
-                were packed with"
+                 were packed with"
             )));
         }
         Ok(collection)
@@ -277,8 +277,7 @@ impl Collection {
         match self.manifest.members.iter().find(|member| member.name == name) {
             Some(member) if member.checksum == checksum => Ok(summary),
             _ => Err(self.collection_error(format!(
-                "{name}.gwp was changed after it was added to the collection; restore it \
-                    from a copy"
+                "{name}.gwp was changed after it was added to the collection; restore it from a copy"
             ))),
         }
     }

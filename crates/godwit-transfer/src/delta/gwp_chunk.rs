@@ -250,8 +250,7 @@ impl<R: Read> GwpChunkReader<R> {
         if !right || start.body_bytes > 0 {
             return Err(DeltaError::Damaged {
                 offset,
-                problem: "the totals at the end of the file do not match its \
-                contents",
+                problem: "the totals at the end of the file do not match its contents",
             });
         }
         match self.read_up_to(1)?.is_empty() {
@@ -290,8 +289,7 @@ impl<R: Read> GwpChunkReader<R> {
                 let number = VarintReader::new(&seen[from..]).read_varint();
                 return number.ok_or(DeltaError::Damaged {
                     offset: self.offset,
-                    problem: "a number is longer than its type \
-                        permits",
+                    problem: "a number is longer than its type permits",
                 });
             }
         }

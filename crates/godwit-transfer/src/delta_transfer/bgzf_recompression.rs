@@ -135,10 +135,7 @@ fn complete_block_lengths(bytes: &[u8]) -> io::Result<Vec<usize>> {
     let (mut lengths, mut at) = (Vec::new(), 0);
     while let Ok(length) = block_length(&bytes[at..]) {
         let length = length.ok_or_else(|| {
-            unsuitable_error(
-                "it is gzip, whose exact bytes could not be restored; compress it with \
-                bgzip",
-            )
+            unsuitable_error("it is gzip, whose exact bytes could not be restored; compress it with bgzip")
         })?;
         if at + length > bytes.len() {
             break;

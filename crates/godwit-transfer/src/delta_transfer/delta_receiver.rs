@@ -70,8 +70,7 @@ impl DeltaInput<'_> {
         let Some(piece) = self.messages.blocking_recv() else {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "the other end closed the stream before the file \
-                was complete",
+                "the other end closed the stream before the file was complete",
             ));
         };
         if !piece.block_specs.is_empty() {
@@ -110,8 +109,7 @@ impl Write for HashingWriter<'_> {
         if self.bytes + bytes.len() as u64 > self.max_bytes {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the other end sent more bytes than it announced \
-                for the file",
+                "the other end sent more bytes than it announced for the file",
             ));
         }
         self.file.write_all(bytes)?;

@@ -91,7 +91,7 @@ impl FileReceiver {
         }
         if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
             let problem = "the destination has a directory of this name, but the source has a symbolic link; move the \
-                directory away";
+                           directory away";
             return Err(TransferError::io_error("create", place)(Error::new(ErrorKind::IsADirectory, problem)));
         }
         let part = partial_path(place, PART_SUFFIX);

@@ -152,18 +152,14 @@ impl ConfigFile<'_> {
     fn option_values(&self, arg: &Arg, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
         let name = arg.get_long().unwrap_or_default();
         match value {
-            DeValue::Array(values) if values.is_empty() => Err(format!(
-                "{name} is an empty list; remove it, or list a \
-                value"
-            )),
+            DeValue::Array(values) if values.is_empty() => {
+                Err(format!("{name} is an empty list; remove it, or list a value"))
+            }
             DeValue::Array(values) if options::takes_several(arg) => {
                 let words = values.iter().map(|value| self.value_text(arg, value.get_ref()));
-                words.collect::<Option<Vec<OsString>>>().ok_or_else(|| {
-                    format!(
-                        "the list {name} may contain only \
-                    numbers, text, true and false"
-                    )
-                })
+                words
+                    .collect::<Option<Vec<OsString>>>()
+                    .ok_or_else(|| format!("the list {name} may contain only numbers, text, true and false"))
             }
             DeValue::Array(_) => Err(format!("{name} must have a single value, not a list")),
             DeValue::Boolean(_) if takes_value(arg) => {

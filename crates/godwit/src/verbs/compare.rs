@@ -112,7 +112,7 @@ fn source_lines(comparison: &Comparison) -> String {
     if beside > 0 {
         text += &format!(
             "{beside} missed alleles have a false positive within 20 bases: possibly the same haplotype in another \
-            representation\n"
+             representation\n"
         );
     }
     text

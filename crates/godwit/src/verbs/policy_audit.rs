@@ -46,8 +46,7 @@ fn test_policy(args: &PolicyTestArgs) -> Result<(), Failure> {
         true => Ok(()),
         false => {
             let problem = format!(
-                "some of the requested columns, samples or regions of {} are not visible; see the \
-                lines above",
+                "some of the requested columns, samples or regions of {} are not visible; see the lines above",
                 args.dataset
             );
             Err(Failure::new(Exit::Machine, problem))

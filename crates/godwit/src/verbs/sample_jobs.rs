@@ -70,7 +70,7 @@ impl SampleJobLauncher {
         };
         if args.cluster.slurm.no_wait {
             let problem = "godwit run starts a sample when another has finished, so it must keep running; omit \
-                --no-wait";
+                           --no-wait";
             return Err(Failure::new(Exit::Usage, problem.to_owned()));
         }
         let missing = |error| Failure::new(Exit::Machine, format!("cannot determine the working directory: {error}"));

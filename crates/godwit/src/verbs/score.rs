@@ -73,7 +73,7 @@ fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
         Some("json" | "jsonl" | "ndjson") => Ok(RowFormat::Json),
         _ => {
             let problem = "the extension of the output selects no format; use .parquet, .arrow, .csv, .tsv or .json, \
-                or --format";
+                           or --format";
             Err(Failure::new(Exit::Usage, format!("--out {}: {problem}", path.display())))
         }
     }

@@ -169,7 +169,8 @@ impl SlurmJob {
                         let (id, minutes) = (&handle.id, SLURM_RESPONSE_TIMEOUT.as_secs() / 60);
                         let message = format!(
                             "SLURM has not responded about job {id} for {minutes} minutes ({error}); the job may \
-                            still run: check with squeue, and repeat the command with --resume after the job has ended"
+                             still run: check with squeue, and repeat the command with --resume after the job has \
+                             ended"
                         );
                         return Err(Failure::new(Exit::Remote, message));
                     }

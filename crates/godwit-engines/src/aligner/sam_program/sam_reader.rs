@@ -86,7 +86,7 @@ impl SamReader {
                 }
                 PendingItem::Template(_) if self.is_at_end => {
                     let problem = "it exited before it printed a record for every read; an aligner must also print \
-                        unmapped reads";
+                                   unmapped reads";
                     return Err(self.output_error(problem));
                 }
                 PendingItem::Template(name) => {
@@ -114,8 +114,8 @@ impl SamReader {
             }
             let problem = format!(
                 "its records are not in the order of the reads: it printed {} where another read was expected; an \
-                aligner must print all reads, also unmapped reads, in the order of its input (for bowtie2 add \
-                --reorder)",
+                 aligner must print all reads, also unmapped reads, in the order of its input (for bowtie2 add \
+                 --reorder)",
                 self.line_excerpt()
             );
             return Err(self.output_error(problem));
@@ -201,7 +201,7 @@ impl SamReader {
         let value = String::from_utf8_lossy(value);
         Err(self.output_error(format!(
             "its records have the read group {value}, but their lane has {id}; pass {{read_group_id}} or no read \
-            group to the aligner"
+             group to the aligner"
         )))
     }
 

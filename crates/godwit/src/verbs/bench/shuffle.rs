@@ -99,7 +99,7 @@ fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), F
             Exit::Machine,
             format!(
                 "{nodes} workers with {bytes} bytes each need {needed} bytes of memory, but {free} are free; reduce \
-                --bytes or --nodes"
+                 --bytes or --nodes"
             ),
         )),
         _ => Ok(()),
