@@ -53,7 +53,8 @@ fn the_bottleneck_is_named_and_mended() {
 #[test]
 fn ten_thousand_samples_on_a_thousand_hosts_are_planned() {
     let plan = run_plan("--samples 10000 --nodes 1000 --storage-nodes 60");
-    // At least the rounds that the slots require, at most as if storage cost as much again.
+    // The time of all samples is at least the number of rounds that the slots require times the time of a single
+    // sample. Waiting for storage at most doubles it.
     let rounds = (10_000.0_f64 / 3_000.0).floor();
     let (alone, makespan) = (number_field(&plan, "alone_hours"), number_field(&plan, "makespan_hours"));
     assert!(makespan > rounds * alone && makespan < 8.0 * alone, "{plan}");
@@ -70,11 +71,12 @@ fn a_run_of_ones_own_says_what_steps_cost() {
     let run = serde_json::json!({"verb": "run", "samples": [sample, failed], "cohort": [step("genotype", 360.0, 0)]});
     fs::write(&report, run.to_string()).expect("written");
     let from = format!("--from {} --storage-rate 1G", report.display());
-    // Sending 450 GB takes an hour at 1 Gbit/s; the disks read half of that rate.
+    // Sending 450 GB takes an hour at 1 Gbit/s. The disks read at half of that rate.
     let alone = run_plan(&format!("--samples 1 --nodes 1 --storage-nodes 2 {from}"));
     assert_eq!((number_field(&alone, "total_hours"), number_field(&alone, "cohort_hours")), (3.0, 0.1), "{alone}");
     let four = run_plan(&format!("--samples 4 --nodes 2 --storage-nodes 2 --balance none {from}"));
-    // Four streams of an hour through one storage node, which delivers what the disks of both deliver.
+    // Four streams, of an hour each without contention, go through one storage server. Its network is as fast as the
+    // disks of both servers together.
     assert!((number_field(&four, "total_hours") - 6.0).abs() < 1e-6, "{four}");
     assert!((number_field(&four, "makespan_hours") - 6.4).abs() < 1e-6, "{four}");
     let told = godwit().args(["plan", "--samples", "4", "--nodes", "2", "--storage-nodes", "2"]).run_ok().stdout;
@@ -102,7 +104,7 @@ fn what_cannot_be_planned_is_said() {
         .args(usual)
         .args(["--from", &from("empty.json")])
         .run()
-        .assert_rejected(&[EXIT_INPUT], &["it has no finished sample"]);
+        .assert_rejected(&[EXIT_INPUT], &["contains no finished sample"]);
     godwit().args(usual).args(["--disk-share", "0"]).run().assert_rejected(&[EXIT_USAGE], &["--disk-share"]);
     godwit()
         .args(["plan", "--samples", "0", "--nodes", "2", "--storage-nodes", "2"])

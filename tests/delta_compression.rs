@@ -37,11 +37,11 @@ fn an_individual_is_packed_to_little_and_comes_back_byte_by_byte() {
     let directory = write_individuals("pack");
     let text = read(&directory, "one.fa");
     let bytes = pack_genome(&directory, "one.fa", "one.gwp");
-    // About 300 variants among 266,000 bases.
+    // The packed file contains about 300 variants of a genome of 266,000 bases, so it must be small.
     assert!(bytes < 2_500, "{bytes} bytes");
     godwit().current_dir(&directory).args(["unpack", "--reference", "ref.fa", "one.gwp", "back.fa"]).run_ok();
     assert!(read(&directory, "back.fa") == text);
-    // The text of a compressed file, over pipes, by a reference that is compressed and has another name.
+    // Pack the text of a gzip file through pipes, with a compressed reference that has another name.
     run_checked(Command::new("gzip").args(["-k", "one.fa"]).current_dir(&directory));
     pack_genome(&directory, "one.fa.gz", "gz.gwp");
     assert!(read(&directory, "gz.gwp") == read(&directory, "one.gwp"));
@@ -100,7 +100,7 @@ fn regions_are_those_of_samtools_faidx() {
         let expected = String::from_utf8(expected.expect("samtools starts").stdout).expect("it is text");
         let words = ["unpack", "--reference", "ref.fa", "--region", region, "one.gwp", "-"];
         let found = godwit().current_dir(&directory).args(words).run_ok().stdout;
-        // samtools repeats the region as it was written.
+        // The title that samtools prints is the region as the command line gives it, so compare only the bases.
         assert_eq!(
             found.split_once('\n').map(|(_, bases)| bases),
             expected.split_once('\n').map(|(_, bases)| bases),
@@ -137,7 +137,8 @@ fn regions_of_contigs_named_like_ranges_are_those_of_samtools_faidx() {
         let expected = String::from_utf8(expected.expect("samtools can be started").stdout).expect("FASTA is text");
         let words = ["unpack", "--reference", "ref.fa", "--region", region, "odd.gwp", "-"];
         let found = godwit().current_dir(&directory).args(words).run_ok().stdout;
-        // Titles are the regions as they were requested; here without braces.
+        // The title lines repeat the requested regions, which have no braces in this request, so compare only the
+        // bases.
         let bases = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert!(!bases(&expected).is_empty() && bases(&found) == bases(&expected), "{region}");
         assert_eq!(found.lines().next(), Some(format!(">{}", region.replace(['{', '}'], "")).as_str()));
@@ -171,7 +172,8 @@ fn a_collection_gives_back_genomes_and_a_region_of_all() {
     run(&["collection", "add", "all", "one.fa", "--reference", "ref.fa"])
         .assert_rejected(&[3], &["one", "another name"]);
     run(&["collection", "extract", "all", "three", "x", "--reference", "ref.fa"]).assert_rejected(&[3], &["three"]);
-    run(&["collection", "add", "all", "ref.fa", "--reference", "one.fa"]).assert_rejected(&[3], &["its reference is"]);
+    run(&["collection", "add", "all", "ref.fa", "--reference", "one.fa"])
+        .assert_rejected(&[3], &["its genomes were packed with the reference"]);
     run(&["collection", "list", "none"]).assert_rejected(&[4], &["collection.json"]);
 }
 

@@ -21,7 +21,7 @@ pub fn python_command(packages: &str) -> Command {
     command
 }
 
-/// Runs tests of the package on an alignment, and returns their output.
+/// Runs tests of the Python package on an alignment, and returns their output.
 fn package_tests_output(python: &mut Command, tests: &str) -> String {
     let (sample, out) = aligned_sample();
     python.env("GODWIT_TEST_RUN", &out).env("GODWIT_TEST_REFERENCE", sample.godwit_indexed_reference());
@@ -34,7 +34,7 @@ fn package_tests_output(python: &mut Command, tests: &str) -> String {
 #[test]
 fn sessions_have_the_rows_of_samtools_and_parquet() {
     needs!("bwa", "samtools", "python3");
-    // A stream or a server that is left open is a failure.
+    // With this option, Python reports a stream or a server that was not closed as an error.
     let said =
         package_tests_output(python_command("columns").args(["-W", "error::ResourceWarning"]), "test_session.py");
     assert!(!said.contains("ResourceWarning"), "{said}");

@@ -55,7 +55,7 @@ fn write_tables() -> PathBuf {
     let rows: String = (0..TABLE_ROWS).map(|at| expected_row(at).0 + "\n").collect();
     std::fs::write(directory.join("table.csv"), format!("name,b,a\n{rows}")).expect("it can be written");
     for ending in ["parquet", "arrow"] {
-        // With one thread rows keep their order.
+        // Use one thread, because several threads return rows in any order.
         let query = godwit().args(["query", "SELECT * FROM \"table.csv\"", "--threads", "1", "--format", ending]);
         query.arg("--data").arg(&directory).arg("--out").arg(directory.join(format!("table.{ending}"))).run_ok();
     }
@@ -66,7 +66,7 @@ fn score(service: &ScoringService, model: &str) -> godwit_tests::binary::GodwitC
     godwit().args(["score", "--model", model, "--at", &service.url])
 }
 
-/// Checks names, and scores of all rows in their order.
+/// Checks the name and the score of each row, in order.
 fn assert_scored(csv: &str, header: &str, sign: f64) {
     let lines = to_lines(csv);
     assert_eq!(lines[0], header);
@@ -93,7 +93,7 @@ fn rows_of_files_of_stdin_and_of_statements_get_their_scores_in_their_order() {
         let told = score(&service, "sum").arg(file(ending)).args(["--format", "csv"]).run_ok().stdout;
         assert_scored(&told, "name,b,a,score", 1.0);
     }
-    // A version of a model; some columns; no columns.
+    // Score with a version of the model, with some columns in the output, and with no columns.
     let told = score(&service, "sum/1").arg(file("parquet")).args(["--format", "csv", "--columns", "name"]);
     assert_scored(&told.run_ok().stdout, "name,score", -1.0);
     let told = score(&service, "pair").arg(file("parquet")).args(["--format", "csv", "--scores-only"]).run_ok();
@@ -103,7 +103,7 @@ fn rows_of_files_of_stdin_and_of_statements_get_their_scores_in_their_order() {
         let told = score(&service, "sum").args(["-", "--format", "csv", "--columns", "name"]).stdin(stdin).run_ok();
         assert_scored(&told.stdout, "name,score", 1.0);
     }
-    // Features may be computed, and a model without names takes columns in their order.
+    // Features may be SQL expressions. A model without feature names uses the columns in their order.
     for (model, columns) in [("sum", "2 * a / 2 AS a, CAST(b AS INT) AS b"), ("unnamed", "a AS x, b AS y")] {
         let sql = format!("SELECT {columns} FROM \"table.parquet\"");
         let out = directory.join("scored.csv");
@@ -111,7 +111,7 @@ fn rows_of_files_of_stdin_and_of_statements_get_their_scores_in_their_order() {
         command.arg("--data").arg(&directory).arg("--out").arg(&out).run_ok();
         assert_scored(&std::fs::read_to_string(&out).expect("it was written"), "score", 1.0);
     }
-    // In the format of the file extension, and without rows.
+    // Write a result without rows in the format of the file extension.
     let out = directory.join("none.parquet");
     let sql = "SELECT * FROM \"table.parquet\" WHERE a < 0";
     score(&service, "sum").args(["--sql", sql]).arg("--data").arg(&directory).arg("--out").arg(&out).run_ok();
@@ -182,7 +182,7 @@ fn what_is_wrong_is_told_by_its_exit_code() {
     wrong(godwit().args(["score", "--model", "sum", "--at", &url]).arg(&table), 6, &["is not a scoring service"]);
 }
 
-/// Checks that nothing is left of an output that is not whole.
+/// Checks that a failed command has left no incomplete output.
 fn assert_nothing_but(directory: &Path, names: &[&str]) {
     assert_eq!(scratch::entry_names(directory), names);
 }

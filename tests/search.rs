@@ -1,4 +1,4 @@
-//! Searches shared among workers, against NCBI's own applications in one pass over the same database.
+//! Searches by several workers, compared with a single run of NCBI's programs on the same database.
 
 mod blast_alias_files;
 mod cluster;

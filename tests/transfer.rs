@@ -1,5 +1,5 @@
-//! Files copied from and to servers: what arrives is what was sent, after kills, full disks, lost servers and changed
-//! files.
+//! Copies from and to servers: the copied files equal the sources, also after kills, full disks, lost servers and
+//! changed files.
 
 pub mod copies;
 mod delta_transfer;

@@ -26,7 +26,7 @@ fn main() {
     };
     println!("cargo::rerun-if-changed={}", prefix.join("lib/libbwa.a").display());
     println!("cargo::rustc-env=GODWIT_LIBBWA_VERSION={version}");
-    // The headers are bwa's own: their warnings are not fixed here.
+    // Suppress warnings in bwa's headers, which are not part of godwit.
     cc::Build::new()
         .file("shim/shim.c")
         .flag("-isystem")

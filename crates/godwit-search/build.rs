@@ -40,7 +40,8 @@ fn main() {
     println!("cargo::rerun-if-changed={}", prefix.join("lib/libxblast.so").display());
     match build_worker(&prefix) {
         Ok(()) => {}
-        // With the right libraries the build includes the worker; with other ones godwit is built without it.
+        // If NCBI's libraries are installed and their build succeeds, godwit-blast is built too. Otherwise print a
+        // warning and build godwit without it.
         Err(problem) => println!("cargo::warning=the search worker godwit-blast was not built: {problem}"),
     }
 }
@@ -65,7 +66,7 @@ fn build_worker(prefix: &Path) -> Result<(), String> {
     let worker = out.join("godwit-blast");
     let lib = prefix.join("lib");
     let mut command = Command::new(compiler.path());
-    // The headers are NCBI's own: their warnings are not fixed here.
+    // Suppress warnings in NCBI's headers, which are not part of godwit.
     command.args(["-std=gnu++20", "-O1", "-DNDEBUG", "-D_REENTRANT", "-isystem"]).arg(prefix.join("include"));
     command.arg(manifest.join("worker/amalgamation.cpp")).arg("-o").arg(&worker);
     command.arg("-rdynamic").arg("-L").arg(&lib);
@@ -80,7 +81,7 @@ fn build_worker(prefix: &Path) -> Result<(), String> {
             said.lines().find(|line| line.contains("error") || line.contains("undefined")).unwrap_or("no reason given");
         return Err(format!("{}: {first}", compiler.path().display()));
     }
-    // Beside godwit, where it is searched: target/PROFILE/build/CRATE/out belongs to this crate.
+    // Copy godwit-blast to target/PROFILE, where godwit looks for it. OUT_DIR is target/PROFILE/build/CRATE/out.
     let target_path =
         out.ancestors().nth(3).ok_or("the output directory is not where cargo puts it")?.join("godwit-blast");
     let temporary_path = target_path.with_extension("new");

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use crate::error::Result;
 
-/// The maximum number of differing records that are kept with their text.
+/// The maximum number of differing records whose lines are stored.
 const MAX_KEPT: usize = 20_000;
 
 /// Names of the mandatory fields. SAMv1 §1.4 (2023-05-24).
@@ -53,7 +53,8 @@ pub struct DifferingTemplate {
 }
 
 impl DifferingTemplate {
-    /// Returns the names of the fields and tags that differ, where both sides have equally many records; else `record`.
+    /// Returns the names of the fields and tags that differ if both files have the same number of records of the
+    /// template; otherwise `record`.
     pub fn fields(&self) -> Vec<String> {
         if self.expected.len() != self.found.len() {
             return vec!["record".to_owned()];
@@ -82,7 +83,8 @@ impl Comparison {
     }
 }
 
-/// Returns the names of the fields in which two lines differ; tags by their two letters, and `tags` where only their order differs.
+/// Returns the names of the fields in which two lines differ. A tag is named by its two letters; `tags` means that only
+/// the order of the tags differs.
 fn differing_fields(expected: &str, found: &str) -> Vec<String> {
     let (one, other): (Vec<&str>, Vec<&str>) = (expected.split('\t').collect(), found.split('\t').collect());
     let mut names: Vec<String> = FIELDS
@@ -115,7 +117,7 @@ pub fn compare(mut open: impl FnMut(bool) -> Result<Box<dyn LineSource>>) -> Res
     let (mut expected, mut found) = (open(false)?, open(true)?);
     let (mut one, mut other) = (Vec::new(), Vec::new());
     let mut comparison = Comparison::default();
-    // The number of times a line is expected, less the number of times it is found.
+    // For the hash of each line, the number of expected lines minus the number of found lines.
     let mut counts: HashMap<u64, i64> = HashMap::new();
     let mut displaced = Vec::new();
     loop {
@@ -166,7 +168,7 @@ pub fn compare(mut open: impl FnMut(bool) -> Result<Box<dyn LineSource>>) -> Res
     Ok(comparison)
 }
 
-/// Returns the lines whose count has this sign.
+/// Returns the lines whose count is positive or negative, as `sign` requests.
 fn lines_with_count(mut source: Box<dyn LineSource>, counts: &HashMap<u64, i64>, sign: i64) -> Result<Vec<Vec<u8>>> {
     let (mut lines, mut line) = (Vec::new(), Vec::new());
     while source.next_line(&mut line)? {

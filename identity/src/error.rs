@@ -12,7 +12,7 @@ pub enum Error {
     /// A file operation failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     File {
-        /// The verb, as `read`.
+        /// The failed operation as a verb, for example `read`.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum Error {
         /// The last lines of its standard error.
         stderr: String,
     },
-    /// The oracle was stopped by the machine, or its records cannot be sorted.
+    /// The reference run of bwa and samtools was killed, or samtools cannot sort its records.
     #[error(
         "bwa mem | samtools sort: bwa ended with {bwa}, samtools with {sort}; is there memory and disk space?\n{stderr}"
     )]
@@ -49,15 +49,15 @@ pub enum Error {
         /// The last lines of samtools' standard error.
         stderr: String,
     },
-    /// The bwa on PATH is not the oracle.
+    /// The bwa on PATH does not have the version with which records are compared.
     #[error("bwa on PATH has version {found}; {expected} is needed, because other versions give other records")]
     OracleVersion {
-        /// The version on PATH.
+        /// The version of the bwa on PATH.
         found: String,
         /// The required version.
         expected: &'static str,
     },
-    /// The observatory cannot use the form of an input.
+    /// The format of an input file is not supported by the observatory.
     #[error("{path}: {problem}", path = path.display())]
     Input {
         /// The file.

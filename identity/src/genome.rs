@@ -25,7 +25,7 @@ const DUPLICATED_SHARE: f64 = 0.06;
 const SATELLITE_SHARE: f64 = 0.04;
 /// The number of bases in a line of the FASTA file.
 const LINE_BASES: usize = 60;
-/// Letters that stand for two or three bases.
+/// IUPAC letters that stand for two or three bases.
 const IUPAC: &[u8] = b"RYSWKMBDHV";
 
 /// Size and seed of a genome.
@@ -74,7 +74,7 @@ enum Kind {
     Unknown,
 }
 
-/// A contig under construction: a kind for every base.
+/// A contig while it is built, with the kind of sequence of each base.
 #[derive(Default)]
 struct Draft {
     bases: Vec<u8>,
@@ -87,7 +87,7 @@ impl Draft {
         self.kinds.resize(self.bases.len(), kind);
     }
 
-    /// Replaces the bases from `start` on, as far as the contig reaches.
+    /// Replaces the bases from `start` on, at most up to the end of the contig.
     fn overwrite(&mut self, start: usize, bases: &[u8], kind: Kind) {
         let end = (start + bases.len()).min(self.bases.len());
         self.bases[start..end].copy_from_slice(&bases[..end - start]);
@@ -109,7 +109,7 @@ pub struct Genome {
     pub repeats: RepeatBases,
 }
 
-/// Makes the genome of `spec`.
+/// Generates the genome of `spec`.
 pub fn generate(spec: GenomeSpec) -> Genome {
     let mut random = Random::stream(spec.seed, Purpose::Genome, spec.bases as u64);
     let families = Families::new(&mut random);
@@ -137,7 +137,7 @@ pub fn generate(spec: GenomeSpec) -> Genome {
 /// Returns unique sequence with a repeat after each piece, an array of satellites in the middle, and runs of N.
 fn primary_contig(random: &mut Random, families: &Families, index: usize, length: usize) -> Draft {
     let mut draft = Draft::default();
-    // The first contig starts with sequence: aligners have failed at its first bases.
+    // The first contig starts without N, because aligners had defects at the first bases of the genome.
     if index % 2 == 1 {
         draft.append(&vec![b'N'; random.between(100, 1000)], Kind::Unknown);
         draft.append(&b"CCCTAA".repeat(random.between(20, 100)), Kind::Microsatellite);
@@ -226,7 +226,7 @@ fn masked(mut draft: Draft) -> Vec<u8> {
     draft.bases
 }
 
-/// Returns alternate haplotypes of parts of the primary contigs, with an inserted piece each.
+/// Returns alternate haplotypes of parts of the primary contigs. Each has an insertion.
 fn alternate_contigs(random: &mut Random, primary: &[Contig]) -> Vec<Contig> {
     let total: usize = primary.iter().map(|contig| contig.bases.len()).sum();
     let number = (2 + total / 10_000_000).min(40);
@@ -247,7 +247,8 @@ fn alternate_contigs(random: &mut Random, primary: &[Contig]) -> Vec<Contig> {
         .collect()
 }
 
-/// Makes the FASTA file of `spec` and its `.alt` file in `directory` if they do not exist. Returns the path of the FASTA file.
+/// Writes the FASTA file of `spec` and its `.alt` file to `directory` if they do not exist. Returns the path of the
+/// FASTA file.
 ///
 /// # Errors
 /// [`Error::File`] when a file cannot be written.

@@ -112,7 +112,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<CommandLine>,
             _ => set(&mut settings, &word, &value)?,
         }
     }
-    // Programs run in other directories, and a script refers to these files.
+    // Make the paths absolute, because programs run in other directories and the written script contains these paths.
     for path in [&mut settings.work, &mut settings.programs.godwit] {
         *path = std::path::absolute(&*path).map_err(|error| format!("{}: {error}", path.display()))?;
     }

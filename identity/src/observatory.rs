@@ -28,7 +28,7 @@ mod fastq;
 const LIMIT_FACTOR: u32 = 20;
 const LEAST_LIMIT: Duration = Duration::from_secs(600);
 
-/// The oracle's file of a round or a trial.
+/// Name of the BAM of bwa in the directory of a round or a trial.
 const EXPECTED: &str = "expected.bam";
 
 /// The rounds to run, and the files to use.
@@ -40,9 +40,9 @@ pub struct Settings {
     pub genome: GenomeSpec,
     /// The number of rounds of the seed.
     pub rounds: u64,
-    /// No round starts after this time.
+    /// Time after which no further round is started.
     pub time_limit: Option<Duration>,
-    /// The aligners of godwit: `bwa`, `bwa-mem3`.
+    /// The aligners of godwit to compare: `bwa`, `bwa-mem3`.
     pub aligners: Vec<String>,
     /// The instruction sets of bwa-mem3, the best one last; empty for the one that it selects.
     pub instructions: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub work: PathBuf,
     /// The results file.
     pub results: PathBuf,
-    /// The page that is generated from it.
+    /// The page that is generated from the results file.
     pub page: PathBuf,
     /// The maximum number of trials in the search for the smallest set of reads.
     pub max_trials: u32,
@@ -75,7 +75,7 @@ pub struct Summary {
     pub differing: u64,
     /// The number of comparisons in which godwit failed.
     pub failed: u64,
-    /// The number of rounds that are left because the time limit was reached.
+    /// The number of rounds that were not run because the time limit was reached.
     pub left: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct Observatory {
     qualities: QualitySource,
     version: String,
     scratch: PathBuf,
-    /// Locked while the observatory uses the work directory.
+    /// The lock file of the work directory. It is locked while the observatory uses the directory.
     _lock: File,
 }
 
@@ -336,7 +336,7 @@ fn engines_of(settings: &Settings, scenario: &Scenario) -> Vec<Engine> {
         }
     }
     let mut random = Random::stream(scenario.seed, Purpose::Workers, scenario.round);
-    // Three cluster runs in four use the last aligner, which has more of its own code.
+    // Three of four cluster runs use the last aligner in the list, because more of its code belongs to godwit.
     let aligner = if random.chance(0.75) { engines.last() } else { engines.first() }.cloned();
     if settings.max_workers > 0
         && let Some(engine) = aligner

@@ -43,7 +43,7 @@ pub fn check_oracle() -> Result<()> {
     Err(Error::OracleVersion { found: found.to_owned(), expected: ORACLE_VERSION })
 }
 
-/// One way to run godwit.
+/// A configuration in which godwit is compared: aligner, instruction set, and number of workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// godwit's name of the aligner: `bwa` or `bwa-mem3`.
@@ -86,7 +86,7 @@ pub fn processor_instructions() -> Vec<&'static str> {
 pub struct AlignTask {
     /// The FASTA file, with indexes beside it.
     pub reference: PathBuf,
-    /// One FASTQ file or two.
+    /// One FASTQ file, or two files with the mates.
     pub reads: Vec<PathBuf>,
     /// bwa's `-K`, in bases.
     pub block_bases: u64,
@@ -167,12 +167,12 @@ impl Programs {
 
     fn godwit(&self) -> Command {
         let mut command = Command::new(&self.godwit);
-        // Configuration files of the user must not change the result.
+        // Hide the configuration files of the user, which could change the result.
         command.env("XDG_CONFIG_HOME", "/nonexistent").env_remove(INSTRUCTIONS_VARIABLE);
         command
     }
 
-    /// Aligns with `bwa mem` and sorts into `output`.
+    /// Aligns with `bwa mem` and writes the sorted records to `output`.
     ///
     /// # Errors
     /// [`Error::Start`]; [`Error::Program`] when bwa fails; [`Error::Oracle`] when the machine stops it or sorting fails.
@@ -188,7 +188,8 @@ impl Programs {
             sort.stdin(records);
         }
         let mut sorter = start_with_input(&mut sort, &sort_stderr)?;
-        // The command keeps its copy of the pipe; without closing it, bwa does not notice that samtools failed.
+        // Drop the command, which holds a copy of the pipe: bwa receives SIGPIPE after a failure of samtools only if
+        // all copies are closed.
         drop(sort);
         let (bwa_status, sort_status) = (wait(&mut aligner, &bwa)?, wait(&mut sorter, &Command::new("samtools"))?);
         let ended_from_outside = matches!(bwa_status.signal(), Some(SIGPIPE | SIGKILL));
@@ -246,7 +247,7 @@ fn wait(child: &mut Child, command: &Command) -> Result<ExitStatus> {
     child.wait().map_err(|source| Error::Start { program, source })
 }
 
-/// Runs a program to its end, or kills it after `limit`.
+/// Runs a program until it exits, and kills it after `limit`.
 fn run(mut command: Command, stderr: &Path, limit: Option<Duration>) -> Result<()> {
     command.stdout(Stdio::null());
     let started = Instant::now();
@@ -262,7 +263,7 @@ fn run(mut command: Command, stderr: &Path, limit: Option<Duration>) -> Result<(
             return check(status, &command, stderr);
         }
         if started.elapsed() > limit {
-            // A child that has just ended cannot be killed; waiting for it is still necessary.
+            // Ignore the error: the child may have exited already. Waiting for it is necessary in any case.
             drop(child.kill());
             wait(&mut child, &command)?;
             let status = format!("a kill, after it had not ended within {} s", limit.as_secs());
@@ -343,7 +344,7 @@ impl LineSource for SamReader {
 
 impl Drop for SamReader {
     fn drop(&mut self) {
-        // A reader that ends early closes the pipe, which ends samtools; waiting for the child is still necessary.
+        // Close the pipe, so that samtools exits, and wait for it.
         self.lines = None;
         drop(self.child.wait());
     }

@@ -68,7 +68,8 @@ impl QualitySource {
             Self::Real(strings) => {
                 let list = if strings[mate].is_empty() { &strings[0] } else { &strings[mate] };
                 let real = random.pick(list);
-                // For a longer read the real one is stretched, so that qualities still decrease towards its end.
+                // If the simulated read is longer than the real read, stretch the real qualities, so that they still
+                // decrease towards the end.
                 let scaled = |at: usize| if bases <= real.len() { at } else { at * real.len() / bases };
                 text.extend((0..bases).map(|at| real[scaled(at)]));
             }
@@ -79,7 +80,7 @@ impl QualitySource {
     }
 }
 
-/// Appends a random walk over the levels; the value varies within a level.
+/// Appends qualities of the model: a random walk over the levels, with random values within a level.
 fn model(mate: usize, bases: usize, random: &mut Random, text: &mut Vec<u8>) {
     let mut level = step(&FIRST[mate], random);
     for at in 0..bases {
@@ -121,7 +122,7 @@ fn read_qualities(path: &Path) -> Result<Vec<Vec<u8>>> {
         if let Some(text) = child.stdout.take() {
             take_strings(text, path, &mut list)?;
         }
-        // gzip ends with a signal where the list is full before the end of the file.
+        // Check the exit status only if the whole file was read. Otherwise gzip was ended by SIGPIPE.
         child.wait().map_err(Error::file("read", path))?;
     } else {
         take_strings(File::open(path).map_err(Error::file("open", path))?, path, &mut list)?;

@@ -14,7 +14,8 @@ pub(crate) enum Purpose {
 }
 
 impl Random {
-    /// Returns the generator of one purpose and number under a seed, so that template 7 is drawn without the six before it.
+    /// Returns the generator for a seed, a purpose and a number. Each template has its own generator, so that template
+    /// 7 can be drawn without templates 1 to 6.
     pub(crate) fn stream(seed: u64, purpose: Purpose, number: u64) -> Self {
         let mut state = Self(seed);
         state.0 = state.bits() ^ (purpose as u64);
@@ -22,7 +23,7 @@ impl Random {
         Self(state.bits())
     }
 
-    /// Returns 64 random bits.
+    /// Returns the next 64 random bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

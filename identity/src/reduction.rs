@@ -18,15 +18,15 @@ use std::ops::Range;
 
 use crate::error::Result;
 
-/// The maximum number of suspects that are tried alone.
+/// The maximum number of templates with a difference that are tried alone, without the other templates.
 const MAX_ALONE: usize = 3;
 
 /// The form of the placeholders for templates that are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholders {
-    /// Reads of as many N as the template has bases: ordinals and block borders stay.
+    /// Reads that consist of as many N as the template has bases; ordinals and block borders do not change.
     SameBases,
-    /// Reads of one N; all reads are one block: ordinals stay.
+    /// Reads of a single N, with all reads in one block; ordinals do not change.
     OneBase,
     /// No placeholders.
     None,
@@ -72,13 +72,13 @@ pub struct Start<'a> {
 pub struct Reduction {
     /// The templates.
     pub subset: Subset,
-    /// The necessary options.
+    /// The options without which the difference does not occur.
     pub options: Vec<String>,
     /// The number of trials.
     pub trials: u32,
 }
 
-/// A count of trials, which reports no difference after the maximum number.
+/// A counter of trials. After the maximum number, every trial reports no difference.
 struct Trials<'a> {
     differs: &'a mut dyn FnMut(&Subset, &[String]) -> Result<bool>,
     made: u32,
@@ -131,10 +131,10 @@ pub fn reduce(start: &Start<'_>, differs: &mut dyn FnMut(&Subset, &[String]) -> 
     Ok(Reduction { subset, options, trials: trials.made })
 }
 
-/// Reports whether templates differ under options.
+/// A function that reports whether the records of a subset differ with the given options.
 type DifferenceTest<'a> = dyn FnMut(&[u64], &[String]) -> Result<bool> + 'a;
 
-/// Finds a suspect that differs alone, and the options under which it does.
+/// Finds a template that shows the difference without other templates, and the options with which it does.
 fn one_template(start: &Start<'_>, differs: &mut DifferenceTest<'_>) -> Result<Option<(Vec<u64>, Vec<String>)>> {
     let plain = start.options.to_vec();
     let pinned = start.insert_sizes.iter().map(|option| [&plain[..], std::slice::from_ref(option)].concat());
@@ -148,7 +148,7 @@ fn one_template(start: &Start<'_>, differs: &mut DifferenceTest<'_>) -> Result<O
     Ok(None)
 }
 
-/// Finds the templates to keep, where none differs alone.
+/// Finds a set of templates that shows the difference, if no template shows it alone.
 fn reduce_templates(start: &Start<'_>, differs: &mut dyn FnMut(&[u64]) -> Result<bool>) -> Result<Vec<u64>> {
     let block_of = |template: u64| start.blocks.iter().position(|block| block.contains(&template));
     if start.suspects.len() > 1 && differs(start.suspects)? {
@@ -181,7 +181,7 @@ fn minimize(mut groups: Vec<Vec<u64>>, differs: &mut dyn FnMut(&[u64]) -> Result
                 break;
             }
         }
-        // With two parts, the complement of one is the other.
+        // With two parts, the complement of each part is the other part, which was tried already.
         if smaller.is_none() && parts > 2 {
             for start in starts {
                 let rest = [&groups[..start], &groups[part(start).end..]].concat();

@@ -73,7 +73,7 @@ pub struct ResultRow {
     pub records: u64,
     /// The number of records that differ.
     pub differing: u64,
-    /// Fields that differ, or an error.
+    /// The fields that differ, or the error message.
     pub detail: String,
     /// The wall-clock time of godwit, in seconds.
     pub seconds: u64,
@@ -125,7 +125,7 @@ impl ResultRow {
         })
     }
 
-    /// Returns the column of the page: all cluster runs share one.
+    /// Returns the column of the page for this engine. All cluster runs have the same column.
     fn column(&self) -> &str {
         if self.engine.contains(" on ") { "cluster run" } else { &self.engine }
     }
@@ -154,7 +154,7 @@ impl Results {
             return Err(Error::Input { path: path.to_owned(), problem });
         }
         if !text.ends_with('\n') {
-            // The next line overwrites the interrupted one.
+            // Write the next line over an incomplete last line.
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             let file = OpenOptions::new().write(true).open(path).map_err(Error::file("open", path))?;
             file.set_len(whole as u64).map_err(Error::file("write", path))?;
@@ -202,7 +202,7 @@ impl Results {
         Err(Error::Input { path: path.to_owned(), problem })
     }
 
-    /// Writes the page at `path`, under another name first.
+    /// Writes the page under a temporary name, and renames it to `path`.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be written.
@@ -256,7 +256,7 @@ impl Results {
     }
 }
 
-/// Returns the outcomes of a round in a column; several where versions or numbers of workers differ.
+/// Returns the outcomes of a round in a column: several if versions or numbers of workers differ.
 fn cell(column: &str, rows: &[&ResultRow]) -> String {
     let texts = rows.iter().filter(|row| row.column() == column).map(|row| {
         let outcome = match row.outcome {

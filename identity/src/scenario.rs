@@ -8,7 +8,7 @@ use crate::random::{Purpose, Random};
 
 /// Read lengths of sequencers, and lengths on both sides of the sizes of buffers in aligners.
 const READ_BASES: [usize; 16] = [36, 50, 75, 76, 100, 101, 125, 148, 150, 151, 152, 250, 300, 500, 700, 1000];
-/// The smallest length where lengths are mixed.
+/// The smallest read length in a round with mixed lengths.
 const LEAST_READ_BASES: usize = 36;
 /// Values of bwa's `-K`; the smallest gives a small round many blocks.
 const BLOCK_BASES: [u64; 4] = [100_000, 1_000_000, 10_000_000, 100_000_000];
@@ -20,7 +20,7 @@ const ORDINARY_READ_BASES: usize = 150;
 pub enum ReadLengths {
     /// All reads have this length.
     Fixed(usize),
-    /// Lengths are uniform between the two, as after trimming.
+    /// Lengths are uniformly distributed between these two, as after trimming.
     Mixed(usize, usize),
 }
 
@@ -67,13 +67,13 @@ pub struct Scenario {
     pub fragment_deviation: f64,
     /// The set of quality values.
     pub quality_profile: QualityProfile,
-    /// The fraction of reads with each oddity: foreign sequence, chimeras, runs of N, lower case, IUPAC letters, few
-    /// bases.
+    /// The fraction of reads with each unusual property: foreign sequence, chimeras, runs of N, lower case, IUPAC
+    /// letters, few bases.
     pub oddity_share: f64,
 }
 
 impl Scenario {
-    /// Draws round `round` of `seed`, with at most `pairs` templates.
+    /// Returns the parameters of round `round` of `seed`, with at most `pairs` templates.
     pub fn draw(seed: u64, round: u64, pairs: u64) -> Self {
         let mut random = Random::stream(seed, Purpose::Scenario, round);
         let paired = random.chance(0.8);
@@ -144,7 +144,7 @@ fn draw_options(random: &mut Random) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for _ in 0..random.between(1, 4) {
         let option = draw_option(random);
-        // bwa uses the last of two, and `-I` replaces the insert sizes: one of each letter is enough.
+        // Use each option at most once, because bwa uses only the last value of a repeated option.
         if options.iter().all(|other| other.as_bytes()[1] != option.as_bytes()[1]) {
             options.push(option);
         }

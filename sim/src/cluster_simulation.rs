@@ -200,7 +200,7 @@ impl ClusterSimulation {
             self.schedule_within(1, span, SimulatedEvent::HeadDies);
         }
         match self.is_collecting_checkpoints {
-            // Some workers may join after the head has stopped waiting.
+            // Choose the time so that some workers join after the head has stopped waiting for them.
             true => self.schedule_within(400, 300, SimulatedEvent::CheckpointsCollected),
             false => self.feed_next_block(0),
         }
@@ -242,7 +242,7 @@ impl ClusterSimulation {
                 self.released_blocks.remove(&block);
                 let first_time = self.fed_blocks.insert(block);
                 self.report_event(ShuffleEvent::BlockAvailable(block))?;
-                // Feeding a block again does not advance the input.
+                // Read the next block only if this block was fed for the first time.
                 if first_time {
                     self.feed_next_block(u32::from(block.lane) + 3 * block.ordinal + 1);
                 }
@@ -312,7 +312,7 @@ impl ClusterSimulation {
         slices.iter().for_each(|(block, share)| held.entry(*block).or_default().push(*share));
         self.workers.insert(id, SimulatedWorker { slow, slices, ..SimulatedWorker::default() });
         self.report_event(ShuffleEvent::WorkerJoined { worker: id, writers: 2 })?;
-        // Blocks that are not in the journal were not reported completely.
+        // Ignore blocks that are not in the journal, because their workers had not reported them completely.
         for (block, shares) in
             held.into_iter().filter(|(block, _)| self.journaled_blocks.contains(block)).collect::<Vec<_>>()
         {
@@ -486,7 +486,8 @@ mod tests {
             let faults = Faults::default();
             let scenario = Scenario { seed: 7, workers, blocks: 40, shares: 16, parts_per_share: 2, rounds: 1, faults };
             let outcome = run(scenario).unwrap();
-            // A block may be assigned to a second worker where the first one is slow.
+            // Allow two alignments more than blocks, because a block of a slow worker may also be assigned to a second
+            // worker.
             assert!(outcome.alignments <= 42, "{outcome:?}");
             let copies = if workers > 1 { 40 * 16 } else { 0 };
             assert!(outcome.fetched_slices >= copies && outcome.fetched_slices <= 2 * copies, "{outcome:?}");
@@ -501,7 +502,7 @@ mod tests {
             let scenario = Scenario { seed, workers: 5, blocks: 60, shares: 20, parts_per_share: 1, rounds: 1, faults };
             let outcome = run(scenario).unwrap();
             died += outcome.head_deaths;
-            // Each worker had three blocks at most, and a block may be assigned to two workers.
+            // Each lost worker had at most three blocks, and a block may be assigned to two workers.
             let in_flight = (5 * ShuffleOptions::default().max_blocks_per_worker) as u32;
             assert!(outcome.alignments <= 60 + 2 + outcome.head_deaths * in_flight, "seed {seed}: {outcome:?}");
         }
@@ -514,7 +515,8 @@ mod tests {
             let faults = Faults { worker_crashes: 1, ..Faults::default() };
             let scenario = Scenario { seed, workers: 5, blocks: 60, shares: 20, parts_per_share: 1, rounds: 1, faults };
             let outcome = run(scenario).unwrap();
-            // The worker had three blocks at most; the blocks that it had just aligned had no second copies.
+            // The lost worker had at most three blocks in alignment, and its most recently aligned blocks had no second
+            // copies.
             let limits = ShuffleOptions::default();
             let in_flight = (limits.max_blocks_per_worker + limits.max_fetches_per_worker) as u32;
             assert!(outcome.alignments <= 60 + in_flight + 2, "seed {seed}: {outcome:?}");

@@ -173,7 +173,7 @@ impl CopySimulation {
                 })
             }
             SimulatedEvent::FileProved { file, source } => {
-                // Sometimes the disk of the receiver loses a block.
+                // With a probability of 3 %, the disk of the receiver loses a block.
                 if self.random.chance_percent(3) {
                     let block = self.random.below(block_count(self.sizes[file as usize]));
                     self.written_blocks[file as usize].remove(block, block + 1);
@@ -216,7 +216,8 @@ impl CopySimulation {
             self.outcome.damaged_blocks += 1;
             return Some(SessionEvent::BlockDamaged { stream, file, block });
         }
-        // An omitted block is requested again when the request has ended.
+        // With a probability of 1 %, the sender omits the block. The session must request it again after the end of the
+        // request.
         if self.random.chance_percent(1) {
             return None;
         }
@@ -295,8 +296,8 @@ impl CopySimulation {
                 ));
             }
         }
-        // A block that is sent twice was in flight on a connection that broke or was closed, or was requested on two
-        // connections because one stalled or was late. A surplus connection without other requests is closed too.
+        // Limit the blocks that are sent twice. Such a block was in flight on a connection that broke or was closed, or
+        // it was requested on two connections because one was stalled or late.
         let ended = self.outcome.broken_connections
             + self.outcome.closed_connections
             + self.outcome.connection_count_changes
@@ -333,7 +334,8 @@ pub fn simulate_copy(seed: u64) -> Result<CopyOutcome, String> {
         let from = Duration::from_millis(random.below(5000));
         (from, from + Duration::from_secs(60))
     });
-    // Whether a file of an ended source is missing elsewhere can never be known: such a copy waits for that source.
+    // Do not combine missing files with a source that ends: the session cannot find out whether another source has the
+    // file, and waits for the ended source.
     let source_end = (sources > 1 && missing_files.is_empty() && random.chance_percent(30)).then(|| {
         let ending = random.below(u64::from(sources)) as u32;
         (ending, Duration::from_millis(random.below(5000)))

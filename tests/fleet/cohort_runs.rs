@@ -1,4 +1,4 @@
-//! `godwit run --on`: samples of a sheet on hosts, where some samples and some hosts fail.
+//! `godwit run --on`: samples of a sheet on hosts, with failing samples and failing hosts.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -25,7 +25,8 @@ const EXIT_INTERRUPTED: i32 = 130;
 /// The host names in the configuration of the test server.
 const HOSTS_FILE: &str = "near\nfar\n";
 
-/// Writes a sheet of `samples` samples, each with reads of its own: a few hundred pairs of one sample of the cohort.
+/// Writes a sample sheet with `samples` samples. Each sample has different reads: a few hundred pairs from one sample
+/// of the cohort.
 pub(super) fn write_sheet(directory: &Path, samples: usize) -> PathBuf {
     let cohort = Cohort::cached();
     let mut sheet = "sample,fastq_1,fastq_2\n".to_owned();
@@ -57,7 +58,7 @@ pub(super) fn samples(report: &Value) -> &Vec<Value> {
     report["samples"].as_array().expect("a list")
 }
 
-/// Checks that every sample has the variants that one process calls.
+/// Checks that the variants of each sample equal those of a run in one process.
 pub(super) fn assert_same_variants(one: &Path, many: &Path, samples: usize) {
     for sample in 0..samples {
         let [expected, found] = [one, many].map(|out| vcf_records(&out.join(format!("s{sample}/s{sample}.vcf.gz"))));
@@ -81,7 +82,7 @@ fn one_sample_that_cannot_be_read_stops_no_other_and_the_rest_is_done_later() {
     for (number, sample) in samples(&told).iter().enumerate() {
         let failed = sample["error"].as_str().is_some_and(|error| error.contains("s2_2.fq"));
         assert_eq!((failed, sample["error"].is_null()), (number == 2, number != 2), "{told}");
-        // A defect of the reads fails on every host.
+        // Damaged reads fail on every host, so this sample is tried twice.
         assert_eq!(sample["tries"].as_array().map_or(0, Vec::len), usize::from(number == 2), "{told}");
     }
     let nodes: std::collections::BTreeSet<&str> =
@@ -150,7 +151,7 @@ fn sheets_are_refused_before_anything_is_started_with_all_that_is_wrong() {
     fs::write(&path, text).expect("it can be written");
     let refused = run_samples(&path, &out).args(["--on", "local", "--nodes", "2"]).run();
     let wrong =
-        ["line 3, column fastq_1", "none.fq does not exist", "line 4", "named in line 2", "line 5, column reference"];
+        ["line 3, column fastq_1", "none.fq does not exist", "line 4", "is also in line 2", "line 5, column reference"];
     refused.assert_rejected(&[EXIT_INPUT], &wrong);
     assert!(!out.exists());
     let sheet = write_sheet(&directory, 1);
@@ -158,7 +159,7 @@ fn sheets_are_refused_before_anything_is_started_with_all_that_is_wrong() {
     run_samples(&sheet, &out).args(["--per-node", "2"]).run().assert_rejected(&[EXIT_USAGE], &["--on"]);
 }
 
-/// Returns the dashboard's response to a request for a path, with this `Host` name.
+/// Requests a path from the dashboard with this `Host` header, and returns the response.
 fn fetch_dashboard(address: &str, path: &str, host: &str) -> String {
     let mut connection = TcpStream::connect(address).expect("it listens");
     write!(connection, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("it reads");
@@ -176,14 +177,14 @@ fn a_run_is_shown_as_a_page_while_it_is_under_way() {
     let running = run.stderr(fs::File::create(&said).expect("it can be made")).spawn();
     let address = wait_for("the address", || {
         let said = fs::read_to_string(&said).ok()?;
-        Some(said.split_once("shown at http://")?.1.split_once("/\n")?.0.to_owned())
+        Some(said.split_once("dashboard of this run is at http://")?.1.split_once("/\n")?.0.to_owned())
     });
     let shown = fetch_dashboard(&address, "/", &address);
     assert!(shown.starts_with("HTTP/1.1 200") && shown.contains("new EventSource(\"events\")"), "{shown}");
     assert!(!shown.contains("http://") && !shown.contains("https://"), "it needs nothing from elsewhere: {shown}");
     assert!(fetch_dashboard(&address, "/", "evil.example").starts_with("HTTP/1.1 403"));
     assert!(fetch_dashboard(&address, "/none", &address).starts_with("HTTP/1.1 404"));
-    // All events to the end of the run.
+    // Read the events of the dashboard until the run has ended.
     let events = fetch_dashboard(&address, "/events", &address);
     assert!(running.wait_with_output().status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
     let states: Vec<Value> = events
@@ -193,7 +194,7 @@ fn a_run_is_shown_as_a_page_while_it_is_under_way() {
         .collect();
     let last = states.last().expect("the state is sent");
     assert_eq!((&last["over"], &last["done"], &last["failed"]), (&Value::Bool(true), &3.into(), &0.into()), "{last}");
-    // The time of each step is that of the report.
+    // The dashboard must show the same time for each step as the report.
     assert_eq!(last["steps"], serde_json::json!(["align", "call"]), "{last}");
     for (shown, told) in last["samples"].as_array().expect("samples").iter().zip(samples(&report(&out))) {
         for step in told["steps"].as_array().expect("steps") {
@@ -214,7 +215,7 @@ fn the_page_of_a_run_shows_it_in_a_browser_to_its_end() {
     let broken = directory.join("s2_2.fq");
     let whole = fs::read_to_string(&broken).expect("it was written");
     fs::write(&broken, format!("{whole}@cut\nACGT\n")).expect("it can be written");
-    // The first sample continues when the browser has connected: its reads come through a pipe.
+    // The reads of the first sample come through a pipe, which is filled only after the browser has connected.
     let (first, pipe) = (directory.join("s0_1.fq"), directory.join("s0_1.pipe"));
     fs::rename(&first, directory.join("kept")).expect("it was written");
     run_checked(std::process::Command::new("mkfifo").arg(&pipe));
@@ -223,7 +224,7 @@ fn the_page_of_a_run_shows_it_in_a_browser_to_its_end() {
     let running = run.stderr(fs::File::create(&said).expect("it can be made")).spawn();
     let address = wait_for("the address", || {
         let said = fs::read_to_string(&said).ok()?;
-        Some(said.split_once("shown at http://")?.1.split_once("/\n")?.0.to_owned())
+        Some(said.split_once("dashboard of this run is at http://")?.1.split_once("/\n")?.0.to_owned())
     });
     let mut browser = python_with("browser").expect("tools/python-packages.sh made it").command();
     browser.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/browser/page.py"));

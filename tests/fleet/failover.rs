@@ -1,4 +1,5 @@
-//! Pool members that are killed, hang, and come back: what was in flight arrives unchanged, exactly once.
+//! Pool members that are killed, hang and restart: running copies, queries and uploads finish with unchanged data, and
+//! no row is received twice.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -22,7 +23,7 @@ fn journal_size(directory: &Path) -> u64 {
     fs::metadata(directory.join(".f.godwit-journal")).map_or(0, |journal| journal.len())
 }
 
-/// A member that was lost by a signal, for the length of a test: one that hangs is continued at its end.
+/// A pool member that a test has killed or stopped by a signal. When the value is dropped, a stopped member continues.
 struct SignalledMember(u32);
 
 impl SignalledMember {
@@ -52,7 +53,7 @@ fn a_copy_resumes_on_another_pool_member_when_its_member_is_killed_or_hangs() {
         let places = if downloads { [remote, here] } else { [here, remote] };
         let words = ["copy", &places[0], &places[1], "--mode", "fast", "--streams", "3", "--rate", "200M", "--json"];
         let running = pool.command(&words).spawn();
-        // A journal entry has 48 bytes: some blocks are complete.
+        // Wait for a journal of more than 400 bytes. An entry has 48 bytes, so some blocks are complete then.
         wait_until("some blocks are there", || journal_size(target) > 400);
         let node = pool.member_of_process(running.process_id()).expect("it is connected");
         let lost = SignalledMember::new(pool.member_process_id(node), how);
@@ -60,7 +61,7 @@ fn a_copy_resumes_on_another_pool_member_when_its_member_is_killed_or_hangs() {
         let case = format!("downloads {downloads}, signal {how}: {}", done.describe());
         assert!(done.status.success() && done.stderr.contains(r#""code":"member_lost""#), "{case}");
         assert!(fs::read(target.join("f")).expect("it is there") == pseudorandom_bytes(FILE_BYTES), "{case}");
-        // The lost member leaves nothing behind, and changes nothing when it continues.
+        // A killed member leaves no partial files, and a stopped member changes no files when it continues.
         drop(lost);
         if how == libc::SIGSTOP {
             pool.wait_until_health_is(&[true; 3]);
@@ -92,7 +93,7 @@ fn rows_are_returned_exactly_once_when_a_pool_member_is_killed_or_hangs() {
         running.stdout(Stdio::piped()).stderr(fs::File::create(&said).expect("it can be made"));
         let mut running = running.spawn().expect("godwit can be started");
         let mut stdout = running.stdout.take().expect("it is piped");
-        // The test stops reading its output: the query blocks in the middle, and so does its member.
+        // The test reads only the first rows, so the query and the pool member that answers it block in the middle.
         let mut found = vec![0; 60_000];
         stdout.read_exact(&mut found).expect("the first rows come");
         let node = pool.member_of_process(running.id()).expect("it is connected");
@@ -147,7 +148,7 @@ fn the_python_client_reads_from_another_pool_member_and_uploads_tables_once() {
             pool.start_member(node);
         }
         if what == "upload_slow_table" {
-            // A member that hung stores nothing that another has stored.
+            // A member that continues after a stop does not store a dataset again that another member has stored.
             pool.wait_until_health_is(&[true; 3]);
             let counted = pool.command(&[
                 "query",
@@ -169,7 +170,8 @@ fn a_python_client_exits_normally_during_a_health_check() {
     let mut pool = ServerPool::new_stopped("pool-exit", "connections", 1, &[]);
     fs::write(pool.root.join("a.bed"), "chr1\t1\t2\n").expect("it can be written");
     pool.start_member(0);
-    // Before its threads were joined, about nine of ten processes aborted here.
+    // The Python process must exit without an abort, whatever the last call was. The client therefore joins its threads
+    // at exit.
     for last in ["open", "close", "open", "close"] {
         let mut python = crate::python::python_command("columns");
         python.arg(columns_script("pool_exit.py"));
@@ -189,7 +191,7 @@ fn a_pool_member_that_returns_gets_new_work() {
     assert_eq!(copies_per_member(&pool, "before", &before), [0, 2]);
     pool.start_member(0);
     pool.wait_until_health_is(&[true, true]);
-    // The other member has two already.
+    // The other member already serves two copies, so both new copies go to the first member.
     let after = start_slow_copies(&pool, "after", 2);
     assert_eq!(copies_per_member(&pool, "after", &after), [2, 0]);
     kill_copies(before);
@@ -218,7 +220,7 @@ fn a_client_waits_as_long_as_requested_when_no_pool_member_answers() {
     let done = running.wait_with_output();
     assert!(done.status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
     assert!(fs::read(&target).expect("it is there") == pseudorandom_bytes(3_000_000));
-    // All members are lost during the copy: the received blocks are kept, and the copy resumes from them.
+    // All members are killed during the copy. The received blocks are kept, and a second copy resumes from them.
     fs::remove_file(&target).expect("it is there");
     fs::write(pool.root.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
     let running = copy(&pool, "3s").args(["--rate", "100M", "--mode", "fast"]).spawn();

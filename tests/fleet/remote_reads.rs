@@ -1,5 +1,5 @@
-//! `godwit run` on reads of a pool: fetched sample by sample, waited for while no member answers, and removed when their
-//! sample is done.
+//! `godwit run` with reads in a pool. The run fetches the reads of each sample, waits while no member responds, and
+//! removes the reads when their sample is finished.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const EXIT_INPUT: i32 = 3;
 const EXIT_MACHINE: i32 = 4;
 const EXIT_REMOTE: i32 = 6;
 
-/// Writes a sheet whose reads are in the pool, and the same one with local reads.
+/// Writes a sample sheet with reads in the pool, and another one with the same reads on the local disk.
 fn write_sheets(pool: &ServerPool, count: usize) -> (PathBuf, PathBuf) {
     let here = write_sheet(&pool.root, count);
     let lines: String = (0..count)
@@ -46,7 +46,7 @@ fn remaining_read_files(out: &Path) -> Vec<String> {
 #[test]
 fn reads_in_a_pool_are_fetched_and_gone_when_their_sample_is_done() {
     needs!("bcftools", "bgzip", "python3");
-    // One of two members is never started.
+    // Start only one of the two pool members.
     let mut pool = ServerPool::new_stopped("run-pool", "round-robin", 2, &[]);
     pool.start_member(1);
     let (here, there) = write_sheets(&pool, 2);
@@ -63,7 +63,7 @@ fn reads_in_a_pool_are_fetched_and_gone_when_their_sample_is_done() {
     }
     run_from_pool(&pool, &there, &spread, "60s").args(["--on", "local", "--nodes", "2"]).run_ok();
     assert_same_variants(&alone, &spread, 2);
-    // The reads of finished samples are not fetched again: no server is left to send them.
+    // Stop all servers. The resumed run must not fetch the reads of finished samples again.
     pool.members[1] = None;
     run_from_pool(&pool, &there, &out, "1s").arg("--resume").run_ok();
     let told = report(&out);
@@ -98,13 +98,13 @@ fn what_is_written_of_each_sample_is_stored_in_a_pool_whole_and_once() {
             sample["steps"].as_array().expect("a list").iter().filter_map(|step| step["step"].as_str()).collect();
         assert_eq!(steps, ["fetch", "align", "call", "store"], "{told}");
     }
-    // The health of both members was recorded throughout, and the page shows it.
+    // The report contains the health of both members for the whole run, and the page shows it.
     let moments = told["storage"].as_array().expect("a list");
     assert!(moments.iter().all(|moment| moment["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2)), "{told}");
     assert!(moments.iter().any(|moment| moment["nodes"][0]["healthy"] == true), "{told}");
     let page = fs::read_to_string(out.join("report.html")).expect("it was written");
     assert!(page.contains("Storage throughput") && page.contains("Connections to storage"), "{page}");
-    // A file missing in the pool is stored again, and no other step is repeated.
+    // Remove a stored file from the pool. The resumed run stores it again and repeats no other step.
     fs::remove_file(stored.join("s1/s1.bam")).expect("it is there");
     run(&["--resume"]).run_ok();
     assert!(fs::read(out.join("s1/s1.bam")).expect("read") == fs::read(stored.join("s1/s1.bam")).expect("read"));
@@ -115,7 +115,7 @@ fn what_is_written_of_each_sample_is_stored_in_a_pool_whole_and_once() {
 #[test]
 fn a_full_store_fails_its_samples_and_says_so() {
     needs!("bcftools", "bgzip", "python3");
-    // A separate device, which is full after a megabyte.
+    // Mount a file system of one megabyte, so that the disk of the server becomes full.
     let pool = ServerPool::new_stopped("run-store-full", "round-robin", 1, &["--writable"]);
     let Some(_disk) = TmpfsMount::mount_at(&pool.root, "1m") else {
         skip!("small-disk", "file systems cannot be mounted here")
@@ -137,7 +137,7 @@ fn a_full_store_fails_its_samples_and_says_so() {
     assert!(pool.root.join("runs/s0/s0.bam").exists());
 }
 
-/// A file system in memory of the given size, unmounted on drop; `None` where this user may not mount.
+/// A mounted file system in memory of the given size. It is unmounted when the value is dropped.
 struct TmpfsMount(PathBuf);
 
 impl TmpfsMount {
@@ -150,7 +150,8 @@ impl TmpfsMount {
 
 impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        // A server that is being killed may still have files open: the file system goes when the server has ended.
+        // Unmount lazily: a server that is being killed may still have open files, and the kernel unmounts the file
+        // system after it has exited.
         let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).output();
     }
 }
@@ -180,13 +181,14 @@ fn what_rules_refuse_fails_its_sample_and_no_other() {
     let [alone, out, stored] = ["alone", "out", "stored"].map(|name| pool.client_directory.join(name));
     run_samples(&here, &alone).run_ok();
     let by_alice = |sheet, out| run_from_pool(&pool, sheet, out, "60s").args(["--token-file", path_text(&token)]);
-    // Alice does not see files that she may not read.
+    // The policy hides files that alice may not read, so they do not exist for her.
     by_alice(&there, &out)
         .run()
         .assert_rejected(&[EXIT_USAGE], &["1 of 2 samples failed", "s1", "s1_1.fq does not exist"]);
     assert_same_variants(&alone, &out, 1);
     assert!(!out.join("s1/s1.bam").exists());
-    // She may not write anywhere: results are stored locally, and the run reports what is missing in the pool.
+    // The policy does not permit alice to write. The run keeps its results locally and reports the files that are
+    // missing in the pool.
     let refused = by_alice(&here, &stored).args(["--store", &ServerPool::url("runs")]).run();
     refused.assert_rejected(&[EXIT_USAGE], &["2 of 2 samples failed", "s0", "no rule permits alice to write runs/s0"]);
     assert_same_variants(&alone, &stored, 2);

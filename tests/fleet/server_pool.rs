@@ -1,4 +1,4 @@
-//! A pool of servers: the member that each client is assigned to, and rejected requests.
+//! A pool of servers: how clients are assigned to members, and which requests are rejected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +18,8 @@ use crate::run::formats::{run_python, to_lines};
 use crate::serve::http_client::get;
 pub(super) use crate::transfer::copies::path_text;
 
-/// A pool on this machine. Every member has an address that is known before its start and that no other test uses: all of
-/// 127.0.0.0/8 is this machine.
+/// A pool whose members run on this machine. Each member has its own address in 127.0.0.0/8, which is known before the
+/// member starts and which no other test uses.
 pub(super) struct ServerPool {
     pub(super) root: PathBuf,
     pub(super) client_directory: PathBuf,
@@ -32,7 +32,7 @@ pub(super) struct ServerPool {
 static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
 
 impl ServerPool {
-    /// Describes a pool of `count` members, none of which is started.
+    /// Creates a pool with `count` members and starts none of them.
     pub(super) fn new_stopped(label: &str, policy: &str, count: usize, words: &[&str]) -> Self {
         let directory = scratch::directory(label);
         let (root, client_directory, description) =
@@ -60,7 +60,7 @@ impl ServerPool {
         }
     }
 
-    /// Starts a pool, and waits until every member knows that all members are healthy.
+    /// Starts a pool, and waits until each member reports that all members are healthy.
     pub(super) fn start(label: &str, policy: &str, count: usize, words: &[&str]) -> Self {
         let mut pool = Self::new_stopped(label, policy, count, words);
         (0..count).for_each(|node| pool.start_member(node));
@@ -77,7 +77,7 @@ impl ServerPool {
         self.members[node].as_ref().expect("it was started").process_id()
     }
 
-    /// Waits until every running member reports this health of all members.
+    /// Waits until each running member reports the given health of all members.
     pub(super) fn wait_until_health_is(&self, healthy: &[bool]) {
         let expected: String = healthy.iter().map(|there| if *there { '1' } else { '0' }).collect();
         for (node, _) in healthy.iter().enumerate().filter(|(_, there)| **there) {
@@ -89,12 +89,12 @@ impl ServerPool {
         format!("godwit+pool://storage/{path}")
     }
 
-    /// Returns a command that knows the pool.
+    /// Returns a godwit command line whose environment defines the pool.
     pub(super) fn command(&self, words: &[&str]) -> GodwitCommand {
         godwit().args(words).args(["--pool", path_text(&self.description)])
     }
 
-    /// Returns the member that a process has connections to; the one with most where it has several.
+    /// Returns the index of the member to which a process has the most connections.
     pub(super) fn member_of_process(&self, process: u32) -> Option<usize> {
         let mut each: BTreeMap<usize, usize> = BTreeMap::new();
         for peer in peer_addresses(process) {
@@ -125,7 +125,7 @@ fn peer_addresses(process: u32) -> Vec<String> {
             return None;
         }
         let (address, port) = remote.split_once(':')?;
-        // In the byte order of the machine, which is little-endian where these tests run.
+        // The file contains addresses in the byte order of the machine. These tests run on little-endian machines.
         let address = address.strip_prefix("0000000000000000FFFF0000").unwrap_or(address);
         let octets = u32::from_str_radix(address, 16).ok()?.to_le_bytes().map(|octet| octet.to_string());
         Some(format!("{}:{}", octets.join("."), u16::from_str_radix(port, 16).ok()?))
@@ -160,7 +160,7 @@ pub(super) fn copies_per_member(pool: &ServerPool, label: &str, copies: &[Godwit
     each
 }
 
-/// Kills copies that are not needed any more.
+/// Kills the running copies at the end of a test.
 pub(super) fn kill_copies(copies: Vec<GodwitProcess>) {
     for copy in copies {
         send_signal(copy.process_id(), libc::SIGKILL);
@@ -176,7 +176,8 @@ fn clients_that_start_at_once_are_balanced_evenly() {
         fs::write(pool.root.join("f"), vec![7; 40_000_000]).expect("it can be written");
         let copies = start_slow_copies(&pool, "a", 12);
         let each = copies_per_member(&pool, "a", &copies);
-        // Equal where the first member answers in time, as simulations show; on a busy machine other members decide, too.
+        // In simulations, in which the first member responds in time, all counts are equal. On a busy machine, other
+        // members also grant leases, so accept a difference of one.
         assert!(each.iter().all(|count| (3..=5).contains(count)), "{policy}: {each:?}");
         kill_copies(copies);
     }
@@ -212,7 +213,7 @@ fn stock_clients_receive_all_pool_members_and_each_accepts_the_ticket() {
     let told =
         to_lines(&run_python("pool_client.py", Path::new("-"), &[&pool.addresses[1], "fetch_from_members", "a.bed"]));
     let first: Vec<&String> = told.iter().filter(|line| line.starts_with("first ")).collect();
-    // Six clients in sequence: each member is the first one twice.
+    // Each of six consecutive clients starts with the next member, so each member is the first one for two clients.
     for address in &pool.addresses {
         assert_eq!(first.iter().filter(|line| line.ends_with(address.as_str())).count(), 2, "{told:?}");
     }
@@ -315,7 +316,7 @@ fn a_pool_authenticates_clients_by_token_and_members_by_their_secret() {
         .run()
         .assert_rejected(&[6], &["token"]);
     let words = ["copy", &ServerPool::url("f"), path_text(&target), "--token-file", path_text(&token)];
-    // The second member serves alone what the first one would.
+    // If the first member is stopped, the second member serves its files too.
     pool.command(&words).run_ok();
     assert_eq!(fs::read_to_string(&target).expect("it is there"), "content");
     pool.members[0] = None;

@@ -27,14 +27,14 @@ pub fn path() -> PathBuf {
     path
 }
 
-/// Returns a command line of godwit under construction.
+/// Returns a builder of a godwit command line.
 ///
 /// The process ignores the user's configuration files. It handles SIGHUP even if the tests were started with nohup(1).
 pub fn godwit() -> GodwitCommand {
     godwit_at(&path())
 }
 
-/// Returns a command line of the godwit at `path`.
+/// Returns a builder of a command line for the godwit executable at `path`.
 pub fn godwit_at(path: &std::path::Path) -> GodwitCommand {
     let mut command = Command::new(path);
     command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
@@ -48,7 +48,7 @@ pub fn godwit_at(path: &std::path::Path) -> GodwitCommand {
     GodwitCommand { command, stdin: None, stderr: None }
 }
 
-/// A command line of godwit under construction; see [`godwit`].
+/// A builder of a godwit command line; see [`godwit`].
 #[derive(Debug)]
 pub struct GodwitCommand {
     command: Command,
@@ -126,12 +126,12 @@ impl GodwitCommand {
         GodwitProcess { child, command_line }
     }
 
-    /// Runs the process to its end, successful or not.
+    /// Runs the process until it exits, with any exit status.
     pub fn run(self) -> GodwitOutput {
         self.spawn().wait_with_output()
     }
 
-    /// Runs the process to its end.
+    /// Runs the process until it exits with status 0.
     ///
     /// # Panics
     /// When it fails.
@@ -155,7 +155,7 @@ impl GodwitProcess {
         self.child.id()
     }
 
-    /// Waits until the process ends.
+    /// Waits until the process exits, and returns its output.
     ///
     /// # Panics
     /// When it does not end in time; the process is killed then.
@@ -212,7 +212,7 @@ impl GodwitOutput {
         }
     }
 
-    /// Formats command line, exit status and output, for the message of a failing test.
+    /// Returns the command line, exit status and output as text for the message of a failed test.
     pub fn describe(&self) -> String {
         format!("{} ended with {}\nstdout: {}\nstderr: {}", self.command_line, self.status, self.stdout, self.stderr)
     }

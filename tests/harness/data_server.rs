@@ -21,7 +21,7 @@ pub struct DataServer {
 }
 
 impl DataServer {
-    /// Serves a directory on a port of the server's choice.
+    /// Starts a server of a directory on a free port that the server chooses.
     ///
     /// # Panics
     /// When the server does not get ready.
@@ -29,7 +29,7 @@ impl DataServer {
         Self::start_at(root, "127.0.0.1:0", words)
     }
 
-    /// Serves a directory at an address.
+    /// Starts a server of a directory at an address.
     ///
     /// # Panics
     /// When the server does not get ready.
@@ -37,7 +37,7 @@ impl DataServer {
         Self::start_with(root, address, words, &[])
     }
 
-    /// Serves a directory at an address, with environment variables.
+    /// Starts a server of a directory at an address, with environment variables.
     ///
     /// # Panics
     /// When the server does not get ready.
@@ -65,7 +65,7 @@ impl DataServer {
         self.child.id()
     }
 
-    /// Sends a signal, waits until the server ends, and returns its exit code and its standard error.
+    /// Sends a signal, waits until the server exits, and returns its exit code and its standard error.
     ///
     /// # Panics
     /// When waiting for it fails.
@@ -77,7 +77,7 @@ impl DataServer {
     }
 }
 
-/// Collects the standard error of a server to its end, on a thread: a pipe that is full would block the server.
+/// Starts a thread that reads the standard error of a server until it exits. A full pipe would block the server.
 fn read_stderr(child: &mut Child) -> JoinHandle<String> {
     let stderr = child.stderr.take().expect("it is piped");
     std::thread::spawn(move || {

@@ -3,7 +3,7 @@
 use crate::random::Random;
 use crate::sam::SamText;
 
-/// All options that change what MarkDuplicates does to records, apart from how it handles duplicates as a whole.
+/// All options of MarkDuplicates that change records, except the choice between marking and removing duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MarkingOptions {
     /// `ASSUME_SORT_ORDER=queryname`, for input grouped by name.
@@ -39,7 +39,7 @@ pub enum TaggingPolicy {
 }
 
 impl MarkingOptions {
-    /// Draws options from a seed; some seeds give the default ones.
+    /// Returns random options for a seed. Some seeds give the default options.
     pub fn from_seed(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x6f70_7469_6f6e);
         let barcode = random.chance(0.35).then_some("RX");
@@ -86,8 +86,8 @@ impl MarkingOptions {
         words
     }
 
-    /// Returns the equivalent arguments of godwit, except for [`MarkingOptions::remove_sequencing_duplicates`], which is
-    /// a policy there.
+    /// Returns the equivalent arguments of godwit, without [`MarkingOptions::remove_sequencing_duplicates`], which is a
+    /// value of `--duplicates` in godwit.
     pub fn godwit_args(&self) -> Vec<&'static str> {
         let policy = match self.tagging {
             TaggingPolicy::DontTag => "none",
@@ -118,7 +118,7 @@ impl MarkingOptions {
         }
         for record in &mut case.records {
             let name = record.split('\t').next().unwrap_or_default();
-            // Most mates share their barcodes.
+            // Most templates get one of a few shared barcodes, so that duplicates have equal barcodes.
             let mut random = Random::new(mix_seed(seed, name));
             let shared = if *duplex_umi { DUPLEX_UMIS } else { SINGLE_UMIS };
             let own = [random.pick(shared), random.pick(READ_BARCODES), random.pick(READ_BARCODES)];
@@ -145,7 +145,7 @@ fn mix_seed(seed: u64, text: &str) -> u64 {
 
 const SINGLE_UMIS: &[&str] = &["ACGT", "ACGT", "ACGT", "ACGA", "N-t"];
 const DUPLEX_UMIS: &[&str] = &["AC-GT", "AC-GT", "GT-AC", "-AT", "AC-GT-"];
-/// The first two have the same hash in Java, so Picard treats them as one barcode.
+/// Barcodes of reads. The first two have the same hash in Java, so Picard treats them as one barcode.
 const READ_BARCODES: &[&str] = &["Aa", "BB", "C"];
 
 /// Groups the records of a file by name, in the order in which the names first appear, as an aligner writes them.

@@ -1,15 +1,16 @@
-//! Invalid and valid FASTQ, as data: see `golden/fastq_cases/README.md` for the form of the table and its source.
+//! Reads the table of invalid and valid FASTQ files. `golden/fastq_cases/README.md` describes the format and the source
+//! of the table.
 
 use std::path::PathBuf;
 
-/// A case of the table: one FASTQ file.
+/// A FASTQ file of the table and its expected outcome.
 #[derive(Clone, Debug)]
 pub struct FastqCase {
-    /// The name in the table.
+    /// The name of the case in the table.
     pub name: String,
     /// The content of the file.
     pub bytes: Vec<u8>,
-    /// The expected outcome of reading it.
+    /// The expected outcome of reading the file.
     pub expected: FastqOutcome,
 }
 
@@ -18,14 +19,14 @@ pub struct FastqCase {
 pub enum FastqOutcome {
     /// The file is rejected, and the message names record and line.
     Rejected {
-        /// The record, 1-based.
+        /// 1-based number of the invalid record.
         record: u64,
-        /// The line, 1-based.
+        /// 1-based number of the invalid line.
         line: u64,
     },
     /// The file is read.
     Accepted {
-        /// The number of its reads.
+        /// The number of reads in the file.
         reads: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Faults of the file system: the n-th change to a file below a directory fails, or kills the process.
+//! Injection of file system faults: the n-th change to a file below a directory fails, or kills the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use crate::binary::GodwitCommand;
 use crate::scratch;
 use crate::tool::{Tool, run_checked};
 
-/// The fault at the n-th call.
+/// The fault that occurs at the n-th change to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call writes half of the bytes, then the process gets SIGKILL.
@@ -41,7 +41,7 @@ fn preload_library() -> &'static Path {
     })
 }
 
-/// Returns a command that meets `fault` at its `at`th change to a file below `directory`.
+/// Makes `fault` occur in a command at its `at`th change to a file below `directory`.
 pub fn inject_fault(run: GodwitCommand, directory: &Path, fault: Fault, at: u64) -> GodwitCommand {
     let run = run.env("LD_PRELOAD", preload_library()).env("FAULT_BELOW", directory);
     run.env("FAULT_KIND", fault.env_value()).env("FAULT_AT", at.to_string())
@@ -53,7 +53,7 @@ pub fn fault_environment(directory: &Path, fault: Fault, at: u64) -> String {
     format!("env LD_PRELOAD={library} FAULT_BELOW={directory} FAULT_KIND={kind} FAULT_AT={at}")
 }
 
-/// Runs to the end and returns the number of changes to files below `directory`.
+/// Runs a command until it exits, and returns how many changes it made to files below `directory`.
 ///
 /// # Panics
 /// When the run fails.

@@ -1,4 +1,5 @@
-//! GATK 4.6.2.0 as a caller and as the reference for its own pieces. `tools/gatk/fetch.sh` puts its jars into the cache.
+//! GATK 4.6.2.0, as a variant caller of godwit and as the program with which results are compared.
+//! `tools/gatk/fetch.sh` downloads its jars to the cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ macro_rules! needs_gatk {
     };
 }
 
-/// Returns the reason why GATK cannot run here, if there is one.
+/// Returns the missing requirement of GATK on this machine; `None` if GATK can run.
 pub fn missing_requirement() -> Option<String> {
     match Tool::find("java") {
         None => Some("java is not on PATH".to_owned()),

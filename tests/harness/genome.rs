@@ -104,7 +104,8 @@ fn insert_repeats(contigs: &mut [Contig], random: &mut Random) {
     }
 }
 
-/// Adds what only the reference has: gaps, single unknown and ambiguous bases, soft-masked intervals.
+/// Adds features that only the reference has and not the haplotypes: gaps, single N and ambiguous bases, and
+/// soft-masked intervals.
 fn add_reference_artifacts(bases: &mut [u8]) {
     bases[60_000..60_700].fill(b'N');
     for (place, code) in [(1_000, b'N'), (20_500, b'R'), (20_510, b'Y'), (90_000, b'K')] {
@@ -133,7 +134,7 @@ pub fn mutate(bases: &[u8], substitutions: f64, indels: f64, random: &mut Random
     copy
 }
 
-/// Returns the reverse complement; letters that are not a base stay.
+/// Returns the reverse complement; letters that are not bases are unchanged.
 pub fn reverse_complement(bases: &[u8]) -> Vec<u8> {
     let complement = |base: &u8| match base {
         b'A' => b'T',

@@ -30,7 +30,7 @@ impl MetricsFile {
         Self::parse(&text.unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display())))
     }
 
-    /// Splits `text`. Missing parts stay empty.
+    /// Parses the text of a metrics file. Sections that are missing in the text are empty in the result.
     pub fn parse(text: &str) -> Self {
         let mut parsed = Self::default();
         let mut lines = text.lines();
@@ -63,7 +63,7 @@ fn cells(line: &str) -> Vec<String> {
     line.split('\t').map(str::to_owned).collect()
 }
 
-/// Lists the differences of `found` from `expected`, one line each; empty when they are the same.
+/// Returns the differences between `found` and `expected`, one line each. The list is empty if they are equal.
 pub fn differences(expected: &MetricsFile, found: &MetricsFile) -> Vec<String> {
     let mut list = Vec::new();
     if expected.class != found.class {
@@ -95,7 +95,7 @@ pub fn differences(expected: &MetricsFile, found: &MetricsFile) -> Vec<String> {
     list
 }
 
-/// Checks that two files hold the same values.
+/// Checks that two metrics files contain the same values.
 ///
 /// # Panics
 /// When they differ, or hold none.

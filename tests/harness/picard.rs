@@ -12,11 +12,12 @@ use crate::duplicate_options::MarkingOptions;
 use crate::scratch;
 use crate::tool::Tool;
 
-/// Picard sizes an array it clears for every file by the heap, so a small heap is ten times as fast as a large one.
+/// Picard clears an array for each file whose size depends on the heap, so a small heap is ten times as fast as a large
+/// one.
 const JVM_HEAP_OPTION: &str = "-Xmx128m";
 
-/// The number of commands that one JVM runs before it is replaced: Picard leaves files open that only a full collection
-/// would close.
+/// The number of commands that a JVM runs before the harness replaces it. Picard leaves files open that only a full
+/// garbage collection would close.
 const COMMANDS_PER_JVM: u32 = 2_000;
 
 /// Options of a run of MarkDuplicates.
@@ -50,7 +51,7 @@ pub struct PicardServer {
     commands_run: u32,
 }
 
-/// Returns the reason why the oracle cannot run here, if there is one, for [`crate::skip!`].
+/// Returns the missing requirement of Picard on this machine, for [`crate::skip!`]; `None` if Picard can run.
 pub fn missing_requirement() -> Option<String> {
     ["java", "samtools"]
         .iter()
@@ -97,7 +98,8 @@ fn tools_directory() -> PathBuf {
 /// When the JVM cannot be started or has died.
 pub fn run(words: &[&str]) -> Result<(), PicardError> {
     static SERVER: Mutex<Option<PicardServer>> = Mutex::new(None);
-    // A test that failed while it held the lock has left the protocol between two commands or the JVM dead.
+    // A failed test that held the lock may have left an unfinished command or a dead JVM. Ignore the poisoned lock and
+    // start a new JVM if needed.
     let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(worn) = server.take_if(|server| server.commands_run >= COMMANDS_PER_JVM) {
         worn.shut_down();
@@ -120,7 +122,8 @@ impl PicardServer {
         let stderr = std::fs::File::create(&stderr_path).expect("the scratch directory can be written to");
         let mut child = Tool::require("java")
             .command()
-            // Picard calls System.gc() nine times per file to report its memory: 130 of 155 ms.
+            // Disable System.gc(): Picard calls it nine times for each file to report its memory, which takes 130 of
+            // 155 ms.
             .args([JVM_HEAP_OPTION, "-XX:+UseSerialGC", "-XX:+DisableExplicitGC", "-XX:TieredStopAtLevel=1"])
             .arg("-Dpicard.useLegacyParser=false")
             .arg("-cp")
@@ -139,7 +142,7 @@ impl PicardServer {
         server
     }
 
-    /// Waits until the JVM has ended, which it does when its standard input is closed.
+    /// Closes the standard input of the JVM, which then exits, and waits for it.
     fn shut_down(self) {
         let Self { mut child, commands, .. } = self;
         drop(commands);
@@ -174,7 +177,7 @@ impl PicardServer {
     }
 }
 
-/// Marks duplicates in `input` as the oracle of the issue does: no `@PG` tags on records, all records accepted.
+/// Marks duplicates in `input` with Picard, without `@PG` tags on records and with lenient validation.
 ///
 /// # Errors
 /// When Picard rejects the file.
@@ -256,7 +259,7 @@ pub fn sort_by_coordinate(input: &Path, output: &Path, extension: &str) {
     Tool::require("samtools").run(words.iter().map(AsRef::as_ref).chain([output.as_os_str(), input.as_os_str()]));
 }
 
-/// Returns the summary of the problems that ValidateSamFile finds in a file: empty when it finds none.
+/// Returns the summary of the problems that ValidateSamFile finds in a file. It is empty if there are no problems.
 pub fn validation_problems(file: &Path, reference: Option<&Path>) -> String {
     let report = scratch::directory("validate").join("summary.txt");
     let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();

@@ -1,18 +1,20 @@
-//! Picard's own unit cases, as data: see `golden/picard_cases/README.md` for the form of the table and its source.
+//! Reads the table of Picard's unit test cases. `golden/picard_cases/README.md` describes the format and the source of
+//! the table.
 
 use std::path::PathBuf;
 
 use crate::sam::{DUPLICATE_FLAG, SamText, flag};
 
-/// The tag that carries the expectation through samtools, Picard and godwit.
+/// The tag of a record that states whether the record is expected to be a duplicate. samtools, Picard and godwit
+/// preserve it.
 const EXPECTED_DUPLICATE_TAG: &str = "xd:i:";
 
 /// A case of the table.
 #[derive(Clone, Debug)]
 pub struct PicardCase {
-    /// The name in the table.
+    /// The name of the case in the table.
     pub name: String,
-    /// The records; each carries in a tag whether it is expected to be a duplicate.
+    /// The records. A tag of each record states whether it is expected to be a duplicate.
     pub sam: SamText,
     /// The number of pairs expected to be optical duplicates.
     pub optical_pairs: u64,
@@ -81,7 +83,7 @@ fn bases_and_qualities(cigar: &str, quality: &str) -> (String, String) {
     if qualities.is_empty() { ("*".to_owned(), "*".to_owned()) } else { ("A".repeat(qualities.len()), qualities) }
 }
 
-/// Lists the records of a marked file whose duplicate bit differs from the expectation they carry, one line each.
+/// Returns the records of a marked file whose duplicate bit differs from the expected one, one line each.
 pub fn wrong_duplicate_flags(marked: &SamText) -> Vec<String> {
     let mut list = Vec::new();
     for record in &marked.records {

@@ -1,7 +1,7 @@
 //! Processes of a run that the test did not start itself.
 //!
-//! Effects on a process are delayed: a signal that was sent has not ended it yet, and a process that was started does not
-//! listen yet. So this module has a function that waits for each.
+//! Effects on a process are delayed: a signal that was sent has not ended it yet, and a process that was started does
+//! not listen yet. So this module has functions that wait for each of these effects.
 
 use std::fs;
 
@@ -16,12 +16,13 @@ fn process_ids() -> impl Iterator<Item = u32> {
 /// Returns state and parent of a process or thread, from its `stat` file below `/proc`; `None` if it does not exist.
 fn process_state(stat: &str) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{stat}")).ok()?;
-    // The name before it is in parentheses and may hold anything (proc_pid_stat(5)).
+    // Split after the last parenthesis, because the process name before it may contain any character
+    // (proc_pid_stat(5)).
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Reports whether a process has not ended. A zombie, which ended and was not waited for by its parent, has ended.
+/// Reports whether a process is running. A zombie process does not count as running.
 pub fn is_running(process: u32) -> bool {
     process_state(&format!("{process}/stat")).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }
@@ -59,7 +60,7 @@ pub fn find_processes(words: &[&str], settings: &[&str]) -> Vec<u32> {
         .collect()
 }
 
-/// Waits until `parent` has `count` such children.
+/// Waits until `parent` has `count` children whose command line contains the argument `word`.
 ///
 /// # Panics
 /// When that takes too long.
@@ -91,7 +92,7 @@ pub fn handles_sigterm(process: u32) -> bool {
 /// Reports whether a process handles a signal.
 pub fn handles_signal(process: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    // One bit per signal, the first one for signal 1 (proc_pid_status(5)).
+    // The mask has one bit for each signal; the lowest bit stands for signal 1 (proc_pid_status(5)).
     let caught = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
     caught.is_some_and(|caught| caught >> (signal - 1) & 1 == 1)
 }

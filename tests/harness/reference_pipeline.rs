@@ -15,7 +15,7 @@ use crate::tool::Tool;
 /// One lane of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lane {
-    /// One file or two.
+    /// One file, or two files with read 1 and read 2.
     pub reads: Vec<PathBuf>,
     /// The `@RG` line, tabs written `\t`.
     pub read_group: String,
@@ -26,9 +26,9 @@ pub struct Lane {
 pub enum DuplicateHandling {
     /// Duplicates are flagged.
     Mark,
-    /// Duplicates are left out.
+    /// Duplicates are removed.
     Remove,
-    /// Duplicates are not searched for.
+    /// Duplicates are not detected.
     None,
 }
 
@@ -86,14 +86,14 @@ impl Aligner {
     }
 }
 
-/// Options that change records.
+/// Options of the pipeline that change records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AlignOptions {
     /// bwa's `-K`, in bases.
     pub block_bases: u64,
     /// The program that aligns.
     pub aligner: Aligner,
-    /// Further arguments of the aligner.
+    /// Additional arguments of the aligner.
     pub aligner_args: Vec<String>,
     /// The handling of duplicates.
     pub duplicates: DuplicateHandling,
@@ -164,7 +164,7 @@ pub fn run_reference_pipeline(reference: &Path, lanes: &[Lane], options: &AlignO
     ReferenceOutput { metrics: Some(bam.with_extension("duplicates.txt")), bam }
 }
 
-/// Runs `work` once per `key` and process.
+/// Returns the result of `work`, which runs only once for each `key` in this process.
 fn memoized(key: &str, work: impl FnOnce() -> PathBuf) -> PathBuf {
     type Cell = Arc<OnceLock<PathBuf>>;
     static DONE: Mutex<Option<HashMap<String, Cell>>> = Mutex::new(None);

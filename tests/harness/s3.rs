@@ -1,4 +1,4 @@
-//! An S3 server independent of godwit: versitygw, which stores objects as files.
+//! An S3 server for tests: versitygw, an independent program that stores objects as files.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -137,7 +137,7 @@ impl S3Server {
         let server = self.endpoint.trim_start_matches("http://").to_owned();
         let count = Arc::new(AtomicU64::new(0));
         let counted = count.clone();
-        // The thread ends with the process of the tests.
+        // The thread of the test server runs until the process of the tests exits.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(&server) else { continue };
@@ -173,7 +173,7 @@ impl Drop for S3Server {
     }
 }
 
-/// Returns an address on which no process listened a moment ago.
+/// Returns an address on which no process listens. Another process may take it before the caller does.
 pub fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     listener.local_addr().expect("it has an address").to_string()

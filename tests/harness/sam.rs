@@ -90,7 +90,7 @@ pub fn flag(record: &str) -> u16 {
     field.unwrap_or_else(|| panic!("no FLAG in {record:?}"))
 }
 
-/// Lists the first differences of `found` from `expected`, one line each; empty when they are the same.
+/// Returns the first differences between `found` and `expected`, one line each. The list is empty if they are equal.
 pub fn differences(expected: &SamText, found: &SamText) -> Vec<String> {
     let mut list = header_differences(expected, found);
     if expected.records.len() != found.records.len() {
@@ -158,7 +158,7 @@ fn shorten(text: &str) -> String {
     if text.len() > 60 { format!("{}...", &text[..57]) } else { text.to_owned() }
 }
 
-/// Checks that two files hold the same records and header.
+/// Checks that two files contain the same records and header.
 ///
 /// # Panics
 /// When they differ, or hold no records at all.

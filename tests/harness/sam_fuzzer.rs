@@ -30,11 +30,11 @@ pub enum Profile {
     Mixed,
     /// Large sets of pairs that are neighbours on the flow cell, in chains.
     Optical,
-    /// Reads without a mapped mate, beside pairs at the same ends.
+    /// Reads without a mapped mate, and pairs at the same ends.
     Fragments,
     /// Pairs whose ends have equal 5' positions.
     SamePosition,
-    /// Names of odd forms, repeated in and across read groups.
+    /// Names of unusual forms, which are repeated within a read group and in several read groups.
     Names,
     /// Mates that are absent, unmapped, elsewhere, or described wrongly.
     Mates,
@@ -42,7 +42,8 @@ pub enum Profile {
     Scores,
 }
 
-/// Optical sets need many pairs at the same two ends, which the other profiles have few of: twice as many files.
+/// All profiles, of which a seed selects one. `Optical` occurs twice, because optical sets need many pairs at the same
+/// two ends, which are rare in other profiles.
 const PROFILES: [Profile; 8] = [
     Profile::Mixed,
     Profile::Optical,
@@ -135,7 +136,7 @@ fn random_five_prime_ends(contigs: &[Contig], profile: Profile, random: &mut Ran
         };
         anchors.push(FivePrimeEnd { contig, position_1based });
         if random.chance(0.4) {
-            // A neighbour within a read's length: its mates overlap those of the first.
+            // Add a position less than a read length away, so that reads at both positions overlap.
             let five_prime_1based = (position_1based + random.between(1, 60)).min(contigs[contig].bases);
             anchors.push(FivePrimeEnd { contig, position_1based: five_prime_1based });
         }

@@ -58,7 +58,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns the sample of `spec`, made once per process.
+    /// Returns the sample of `spec`, which is created once for each process.
     pub fn cached(spec: &SampleSpec) -> Arc<Self> {
         type Cell = Arc<OnceLock<Arc<Sample>>>;
         static SAMPLES: Mutex<Option<HashMap<SampleSpec, Cell>>> = Mutex::new(None);
@@ -80,7 +80,7 @@ impl Sample {
         Self { reference, lanes, directory, godwit_reference: OnceLock::new() }
     }
 
-    /// Returns a copy of the reference that `godwit index` has indexed, made once.
+    /// Returns a copy of the reference with an index of `godwit index`. The copy is created once for all tests.
     ///
     /// # Panics
     /// When godwit fails.
@@ -101,7 +101,7 @@ impl Sample {
     }
 }
 
-/// The origin of a template, kept so that it can be copied.
+/// The origin of a template, from which duplicates of the template are created.
 #[derive(Clone, Debug)]
 struct Template {
     /// The bases of both reads, as sequenced, without errors.
@@ -146,8 +146,8 @@ impl<'a> ReadSimulator<'a> {
                 }
             })
             .collect();
-        // Lanes 0 and 1 are one library, so that duplicates are found across lanes; later lanes are libraries of their
-        // own.
+        // Lanes 0 and 1 have the same library, so that duplicates exist across lanes. Each later lane has its own
+        // library.
         let library = if lane < 2 { "libA".to_owned() } else { format!("lib{lane}") };
         let read_group =
             format!("@RG\\tID:L{}\\tSM:sample\\tLB:{library}\\tPL:ILLUMINA\\tPU:FC.{}", lane + 1, lane + 1);
@@ -191,7 +191,8 @@ impl<'a> ReadSimulator<'a> {
 
     fn ends(&mut self) -> [Vec<u8>; 2] {
         loop {
-            // The contig shorter than a read is drawn in one template of 200, an alternate one in one of 25.
+            // Of 200 templates, one is from the contig that is shorter than a read, and eight are from an alternate
+            // contig.
             let contig = match self.random.below(200) {
                 0 => 4,
                 1..9 if self.spec.alternate => 5,
@@ -223,7 +224,8 @@ impl<'a> ReadSimulator<'a> {
             0 => format!("read_{lane}_{ordinal}"),
             1 => format!("RUN{ordinal}:{lane}:{tile}:{x}:{y}"),
             2 => format!("INST:1:FC:{lane}:{tile}:{x}:{y}#ACGT{ordinal}"),
-            // The ordinal keeps names of optical copies apart, where Illumina's would be by their positions.
+            // The ordinal makes the names of optical duplicates unique. In real Illumina names, their different
+            // positions do that.
             _ => format!("INST:{ordinal}:FC:{lane}:{tile}:{x}:{y}"),
         }
     }

@@ -65,14 +65,15 @@ pub fn entry_names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the directory in which failing inputs are kept for people: later runs do not remove it.
+/// Returns the directory for inputs of failed tests. Later runs of the tests do not remove it.
 pub fn failure_directory() -> PathBuf {
     let path = target_directory().join("e2e-failures");
     std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()));
     path
 }
 
-/// Returns the directory of the profile this test binary was built with, which holds the product's binaries.
+/// Returns the target directory of the Cargo profile with which the tests were built. It contains the programs of
+/// godwit.
 pub fn profile_directory() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     own.ancestors().nth(2).expect("a test binary lies in PROFILE/deps").to_path_buf()
@@ -86,7 +87,7 @@ fn remove_leftovers(all: &Path) {
     let Ok(entries) = std::fs::read_dir(all) else { return };
     for entry in entries.flatten() {
         if !Path::new("/proc").join(entry.file_name()).exists() {
-            // Another run may be removing the same directories.
+            // Ignore the error: another run of the tests may remove the same directories at the same time.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

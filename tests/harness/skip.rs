@@ -1,4 +1,4 @@
-//! Reporting of tests that cannot run here; in CI only those listed in `skips.toml` may be skipped.
+//! Reporting of tests that cannot run on this machine. In CI, only tests listed in `skips.toml` may be skipped.
 //!
 //! A skip has an id and a detail: `skip!("shared-data", "no {}", path.display())`. The line `SKIPPED: id: detail` is
 //! written to stderr past libtest's capture, so that a passing run shows it too.
@@ -29,7 +29,7 @@ macro_rules! needs {
     };
 }
 
-/// Writes the line of a skip; see [`skip!`].
+/// Writes the line that reports a skipped test; see [`skip!`].
 ///
 /// # Panics
 /// In CI, when the id is not listed.
@@ -40,7 +40,8 @@ pub fn report_skip(id: &str, detail: &str) {
         "this test would be skipped ({id}: {detail}), and {id} is not listed in {}",
         skip_list_path().display()
     );
-    // One write, so that lines of parallel tests stay whole; a closed stderr must not fail a skipped test.
+    // Write the line with one call, so that lines of parallel tests do not mix. Ignore the error, because a skipped
+    // test must not fail if stderr is closed.
     let _ = std::io::stderr().write_all(format!("SKIPPED: {id}: {detail}\n").as_bytes());
 }
 

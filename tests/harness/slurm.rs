@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::tool::{Tool, run_checked};
 use crate::wait::wait_until;
 
-/// The directory that holds clusters: a short path, because paths of sockets must be short.
+/// The directory of the test clusters. Its path is short, because the length of socket paths is limited.
 const CLUSTER_ROOT: &str = "/tmp";
-/// The prefix of their names; the id of the owning process and a number of the cluster follow.
+/// The prefix of the directory name of a cluster. The id of the owning process and the number of the cluster follow it.
 const DIRECTORY_PREFIX: &str = "godwit-slurm-";
 /// More CPUs than the machine has, so that jobs of tests that run at the same time do not wait for each other.
 const CPUS_PER_HOST: &str = "32";
@@ -23,7 +23,7 @@ pub struct SlurmCluster {
     guard: Child,
 }
 
-/// Skips the calling test where no cluster can be started.
+/// Skips the calling test if no SLURM cluster can be started on this machine.
 #[macro_export]
 macro_rules! needs_slurm {
     () => {
@@ -43,7 +43,7 @@ macro_rules! needs_host_namespaces {
     };
 }
 
-/// Reports whether clusters can be started here.
+/// Reports whether SLURM clusters can be started on this machine.
 pub fn is_installed() -> bool {
     ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun"]
         .iter()
@@ -57,7 +57,7 @@ pub fn shared_cluster() -> &'static SlurmCluster {
 }
 
 impl SlurmCluster {
-    /// Starts a cluster with that many hosts, named `gw1` and so on.
+    /// Starts a cluster with this number of hosts, which are named `gw1`, `gw2`, and so on.
     ///
     /// # Panics
     /// When it does not start.
@@ -74,7 +74,7 @@ impl SlurmCluster {
         remove_leftovers();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = Path::new(CLUSTER_ROOT).join(format!("{DIRECTORY_PREFIX}{}-{number}", std::process::id()));
-        // In a process group of its own, so that an interrupt at the terminal does not reach it.
+        // Start the guard in its own process group, so that Ctrl-C on the terminal does not interrupt it.
         let guard = std::os::unix::process::CommandExt::process_group(&mut script("guard", &directory), 0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -147,15 +147,15 @@ impl SlurmCluster {
         }
     }
 
-    /// Waits until the controller has saved what it knows of this job, which it does within five seconds. A controller
-    /// that dies forgets later changes.
+    /// Waits until the controller has saved the state of this job, which takes up to five seconds. A killed controller
+    /// loses later changes.
     ///
     /// When the state is not saved.
     pub fn wait_until_state_saved(&self, job: &str) {
         let notes = self.directory.join("state/job_state");
         let written = || std::fs::metadata(&notes).and_then(|notes| notes.modified()).ok();
         let before = written();
-        // The controller writes only after a change.
+        // Change the comment of a job, because the controller saves its state only after a change.
         run_checked(self.command("scontrol").args(["update", "--quiet", &format!("JobId={job}"), "Comment=seen"]));
         wait_until("the controller's notes", || written() != before);
     }
@@ -180,12 +180,13 @@ impl SlurmCluster {
 impl Drop for SlurmCluster {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
-        // Its exit status is not needed; a later run removes what it leaves.
+        // Ignore the exit status of the guard: a later run removes files that it leaves.
         let _ = self.guard.wait();
     }
 }
 
-/// Returns how hosts are made: `GODWIT_TEST_CLUSTER`, or the best mode possible here.
+/// Returns the mode in which hosts are simulated: the value of `GODWIT_TEST_CLUSTER`, or the best mode that this
+/// machine supports.
 fn requested_mode() -> String {
     std::env::var("GODWIT_TEST_CLUSTER").unwrap_or_else(|_| "auto".to_owned())
 }
@@ -203,7 +204,7 @@ fn remove_leftovers() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(owner) = name.strip_prefix(DIRECTORY_PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
         if entry.path().is_dir() && !Path::new("/proc").join(owner).exists() {
-            // Its guard may be removing it at the same time.
+            // Ignore errors: the guard of that cluster may remove the same directory at the same time.
             let _ = script("down", &entry.path()).output();
         }
     }

@@ -1,4 +1,4 @@
-//! An sshd with a port and keys of its own, which accepts only this user.
+//! An sshd for tests with its own port and keys. It accepts only the current user.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub struct SshServer {
     directory: PathBuf,
 }
 
-/// Reports whether an sshd can be started here.
+/// Reports whether sshd can be started on this machine.
 pub fn is_installed() -> bool {
     sshd_path().exists() && Tool::find("ssh").is_some() && Tool::find("ssh-keygen").is_some()
 }
@@ -32,13 +32,14 @@ impl SshServer {
     /// # Panics
     /// When it does not start.
     pub fn start() -> Self {
-        // Another process may have taken the port that was free a moment ago.
+        // Try several times: another process may have taken the free port before sshd listens on it.
         (0..10).find_map(|_| Self::try_start()).expect("sshd starts and listens")
     }
 
     fn try_start() -> Option<Self> {
         let directory = scratch::directory("sshd");
-        // A server of root uses this empty directory for its unprivileged half; packages create it at boot.
+        // If sshd runs as root, its unprivileged process uses this empty directory, which packages of sshd create at
+        // boot.
         let _ = fs::DirBuilder::new().mode(0o755).create("/run/sshd");
         for key in ["host", "user"] {
             let path = directory.join(key);
@@ -91,7 +92,7 @@ impl SshServer {
 
 impl Drop for SshServer {
     fn drop(&mut self) {
-        // Both fail only for a process that has already ended.
+        // Ignore errors: both calls fail only if the process has already exited.
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }

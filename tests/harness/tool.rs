@@ -1,4 +1,4 @@
-//! Programs on `PATH`, and running them with their standard error captured.
+//! Programs on `PATH`, which run with captured standard error.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -52,7 +52,7 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs `command` to its end.
+/// Runs `command` until it exits with status 0, and returns its output.
 ///
 /// # Panics
 /// When it cannot be started or fails, with its command line and its standard error.

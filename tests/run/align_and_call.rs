@@ -1,4 +1,4 @@
-//! `godwit align --call`: the bytes of a later `godwit call`, from regions that are called while the BAM is written.
+//! `godwit align --call`, which calls regions while the BAM is written: its VCF equals that of a later `godwit call`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const EXIT_ENGINE: i32 = 5;
 /// A grid of about twelve regions.
 const GRID_ARGS: [&str; 2] = ["--grid-size", "7K"];
 
-/// Returns the alignment of [`AlignedSample`].
+/// Returns the command line that aligns the reads of [`AlignedSample`].
 fn align(out: &Path) -> GodwitCommand {
     align_with(&["--metrics", "off"], out)
 }
@@ -74,7 +74,8 @@ fn regions_called_while_the_bam_is_written_give_the_bytes_of_call_afterwards() {
     for threads in ["1", "2", "4"] {
         let out = scratch::directory("live");
         let run = align_and_call(&out, "bcftools").args(["--threads", threads]).run_ok();
-        // One thread calls available regions before it continues writing; with several, the count depends on their speed.
+        // A single thread calls all available regions before it continues writing. With several threads, the number of
+        // called regions depends on their speed.
         let called = if threads == "1" { 5 } else { 0 };
         assert!(regions_called_while_writing(&run) >= called, "{}", run.describe());
         assert_same(&out.join("s.vcf.gz"), &expected);
@@ -89,7 +90,7 @@ fn regions_called_while_the_bam_is_written_give_the_bytes_of_call_afterwards() {
         let verified = godwit().arg("verify").arg(&out).run_ok();
         assert!(verified.stdout.contains("s.vcf.gz") && verified.stdout.contains("s.bam"), "{}", verified.describe());
     }
-    // Without a named caller bcftools is used, and a later `call` reuses the called regions.
+    // Without --caller, bcftools calls the variants, and a later `godwit call` reuses the called regions.
     let out = scratch::directory("live");
     align(&out).args(GRID_ARGS).args(["--format", "bam,cram", "--partitions", "5", "--call"]).run_ok();
     assert_same(&out.join("s.vcf.gz"), &expected);
@@ -124,9 +125,10 @@ fn other_callers_give_the_bytes_of_call_afterwards() {
     for caller in ["freebayes", template] {
         let out = scratch::directory("live-callers");
         let run = align_and_call(&out, caller).args(["--threads", "1"]).run_ok();
-        // Neither caller is known to give the same result from a file that is not whole.
+        // godwit does not start these callers during the alignment, because they may give other results for an
+        // incomplete file.
         assert_eq!(regions_called_while_writing(&run), 0, "{}", run.describe());
-        // At the same path: digits of freebayes depend on the length of its paths.
+        // Use the same path for both runs, because the last digits of freebayes depend on the length of its paths.
         let (vcf, live) = (out.join("s.vcf.gz"), out.join("live.vcf.gz"));
         for ending in ["", ".tbi"] {
             let name = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
@@ -135,7 +137,7 @@ fn other_callers_give_the_bytes_of_call_afterwards() {
         AlignedSample::cached().call_file(&out.join("s.bam"), &vcf).args(["--caller", caller]).run_ok();
         assert_same(&live, &vcf);
     }
-    // CRAM alone is not called before it is whole.
+    // If CRAM is the only output, calling starts after the CRAM is complete.
     let expected = call_after_alignment(&[]);
     let out = scratch::directory("live-cram");
     let run = align_and_call(&out, "bcftools").args(["--format", "cram"]).run_ok();
@@ -202,21 +204,21 @@ fn a_slurm_job_aligns_and_calls() {
     let run = run.env("SLURM_CONF", cluster.slurm_conf()).run();
     assert!(run.status.success(), "{}", run.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
-    // So few regions are called before the second worker asks for more work.
+    // With so few regions, the second worker may not call any region.
     let calling = &read_json(&out.join("run.json"))["calling"];
     assert!(calling["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{calling}");
 }
 
-/// A run with a wrapped bcftools that runs a script first when it makes a pileup.
+/// A run whose bcftools is a wrapper. Before `mpileup`, the wrapper executes a script.
 struct WrappedBcftoolsRun {
     out: PathBuf,
-    /// The private directory of that bcftools, `$here` in its script.
+    /// The directory of the wrapper, which is `$here` in its script.
     script_directory: PathBuf,
     path: String,
 }
 
 impl WrappedBcftoolsRun {
-    /// Wraps bcftools with the script `text`, which runs first.
+    /// Writes a wrapper of bcftools that executes the script `text` first.
     fn new(text: &str) -> Self {
         let [out, script_directory] = ["live-hindered", "seen"].map(scratch::directory);
         let path = wrapped_bcftools_path("mpileup", &format!("here={}\n{text}", script_directory.display()));
@@ -227,7 +229,7 @@ impl WrappedBcftoolsRun {
         align_and_call(&self.out, "bcftools").args(["--threads", "1"]).env("PATH", &self.path)
     }
 
-    /// Creates a file in that directory, which the script waits for.
+    /// Creates a file in the directory of the wrapper, for which the script waits.
     fn create_file(&self, name: &str) {
         fs::write(self.script_directory.join(name), "").expect("scratch can be written to");
     }
@@ -237,7 +239,7 @@ impl WrappedBcftoolsRun {
 fn a_run_killed_while_it_writes_and_calls_goes_on_with_both() {
     needs!("bcftools", "bgzip", "bash");
     let expected = call_after_alignment(&[]);
-    // The third region does not end.
+    // The caller of the third region sleeps until the test creates the file `hurry`.
     let slow = "mktemp $here/XXXXXX.seen >/dev/null; [ -e $here/hurry ] || [ $(ls $here/*.seen | wc -l) -lt 3 ] || exec sleep 2000";
     let hindered = WrappedBcftoolsRun::new(slow);
     let out = &hindered.out;
@@ -355,7 +357,7 @@ fn a_reference_with_equal_names_and_lengths_is_told_by_its_checksum() {
     needs!("bcftools", "samtools");
     let (aligned, other) = (AlignedSample::cached(), other_reference());
     let directory = scratch::directory("checksums");
-    // CRAM has checksums; a BAM has them where its aligner was given them.
+    // A CRAM contains the checksums of its reference contigs. Add them to the BAM header as well.
     let (bam, header) = (directory.join("s.bam"), directory.join("header.sam"));
     let view = |words: &[&str]| Tool::require("samtools").run(words).stdout;
     let text = String::from_utf8(view(&["view", "-H", aligned.bam().to_str().expect("plain")])).expect("it is text");

@@ -1,5 +1,5 @@
-//! Aligners other than bwa: their records are those of their own programs in the reference pipeline, at any number of
-//! threads and block size, and their faults are reported.
+//! Aligners other than bwa: with any number of threads and any block size, the records equal those of the reference
+//! pipeline with the same aligner, and failures of an aligner are reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,8 +28,8 @@ pub(super) fn spec() -> SampleSpec {
     SampleSpec { seed: 17, lanes: vec![1500, 900], paired: true, alternate: false, comments: TitleComments::Illumina }
 }
 
-/// Returns the sample with an index for that aligner beside its reference. Tests share references, so only one test at a
-/// time builds it.
+/// Returns the sample with an index for the given aligner beside its reference. Tests share references, so only one
+/// test at a time builds the index.
 pub(super) fn sample_with_index(spec: &SampleSpec, aligner: &str, arguments: &str) -> Arc<Sample> {
     static INDEX_LOCK: Mutex<()> = Mutex::new(());
     let _turn = INDEX_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ fn bwa_mem3_gives_the_records_of_bwa_at_any_options_and_instructions() {
     for instructions in ["avx2", "avx512bw"] {
         let out = scratch::directory("instructions");
         let command = align(&sample, &options_with_block_bases(50_000), &out).args(["--aligner", "bwa-mem3"]);
-        // A variable of the library itself does not reach it.
+        // The variable of the bwa-mem3 library must have no effect; only godwit's variable selects the instructions.
         let command = command.env("BWAMEM3_FORCE_TIER", "sse41");
         command.env("GODWIT_BWA_MEM3_INSTRUCTIONS", instructions).run_ok();
         sam::assert_same(&expected, &out.join("sample.bam"));
@@ -90,7 +90,8 @@ fn bwa_mem3_passes_the_ordinal_of_every_block_and_knows_single_reads_and_alterna
     assert_identical(&alternate, &options_with_block_bases(50_000), &words);
 }
 
-/// Aligns the sample, which has both indexes. Returns the file, the `aligner` of `run.json`, and the output.
+/// Aligns the sample, which has the indexes of bwa and bwa-mem3. Returns the BAM, the `aligner` of `run.json`, and the
+/// output of the process.
 fn bam_and_aligner(
     out: &str,
     words: &[&str],
@@ -117,7 +118,7 @@ fn auto_takes_bwa_mem3_or_bwa_and_writes_the_same_file() {
     let (former, of_former, finished) = bam_and_aligner("former", &["--aligner", "bwa-mem2"], &[]);
     assert_eq!(of_former["name"], "bwa-mem3");
     assert!(finished.stderr.contains("bwa-mem2 is another name for bwa-mem3"), "{}", finished.describe());
-    // Without its program, auto falls back to bwa and reports the reason.
+    // If the program of bwa-mem3 does not exist, `--aligner auto` uses bwa and reports the reason.
     let (fallen, of_fallen, finished) = bam_and_aligner("fallen", &[], &[("GODWIT_BWA_MEM3", "/no/program")]);
     assert_eq!(of_fallen["name"], "bwa");
     for text in [of_fallen["reason"].to_string(), finished.stderr.clone()] {
@@ -195,7 +196,8 @@ fn minimap2_gives_the_records_of_one_run_of_its_program() {
     }
 }
 
-/// The assumption of godwit that this aligner's input may be cut anywhere: records do not depend on its batches of reads.
+/// Verifies an assumption of godwit about minimap2: its records do not depend on how the reads are divided into
+/// batches.
 #[test]
 fn minimap2_itself_keeps_nothing_from_batch_to_batch() {
     needs!("minimap2", "samtools");
@@ -212,7 +214,7 @@ fn minimap2_itself_keeps_nothing_from_batch_to_batch() {
     assert_eq!(whole, run("10k"));
 }
 
-/// Aligns single reads with godwit and with the program itself; both with one read group.
+/// Aligns single reads with godwit and with minimap2, both with one read group, and compares the records.
 fn assert_identical_single(reference: &Path, reads: &Path, aligner: Aligner, words: &[&str]) {
     const READ_GROUP: &str = "@RG\\tID:g\\tSM:s\\tLB:l";
     let out = scratch::directory("single");
@@ -316,7 +318,7 @@ fn bowtie2_by_template_gives_the_records_of_its_program_on_one_input_or_two() {
     needs_picard!();
     let sample = sample_with_index(&spec(), "bowtie2", "");
     let options = AlignOptions { aligner: Aligner::Bowtie2, ..options_with_block_bases(20_000) };
-    // Without --rg-id, godwit adds the read group.
+    // If the command line of bowtie2 has no --rg-id, godwit adds the read group to the records.
     let two_inputs = "bowtie2 -x {index} -1 {reads1} -2 {reads2} -p {threads} --reorder";
     for template in [BOWTIE2_TEMPLATE, two_inputs] {
         let words = ["--aligner", template, "--threads"];
@@ -334,7 +336,7 @@ fn run_json_and_stderr_say_what_is_known_of_the_aligner() {
         let sample = sample_with_index(&spec(), index, "");
         let out = scratch::directory("report");
         let finished = align(&sample, &AlignOptions::default(), &out).args(["--aligner", aligner]).run_ok();
-        assert_eq!(finished.stderr.contains("each lane is aligned by one process"), aligner == BOWTIE2_TEMPLATE);
+        assert_eq!(finished.stderr.contains("one process aligns each lane"), aligner == BOWTIE2_TEMPLATE);
         let report = std::fs::read_to_string(out.join("run.json")).expect("a run leaves a report");
         for line in [
             format!("\"choice\": \"{aligner}\""),
@@ -351,7 +353,7 @@ fn write_file(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Runs godwit with a shell script as aligner; `$1` is its input.
+/// Runs godwit with a shell script as the aligner. `$1` is the input of the script.
 fn align_with_script(script: &str) -> GodwitOutput {
     let sample = Sample::cached(&spec());
     let folder = scratch::directory("script");
@@ -366,8 +368,8 @@ fn align_with_script(script: &str) -> GodwitOutput {
     finished
 }
 
-/// Returns an awk program that answers each read of FASTQ on stdin with the output of `print`; `name`, `seq`, `qual` and
-/// the read's number `n` are set, `flag` is that of an unmapped read of a pair.
+/// Returns an awk program that reads FASTQ from stdin and executes `print` for each read. `name`, `seq`, `qual` and the
+/// number of the read `n` are set, and `flag` is the FLAG of an unmapped read of a pair.
 fn awk_aligner(print: &str) -> String {
     let read = "NR % 4 == 1 { name = substr($1, 2) } NR % 4 == 2 { seq = $1 } NR % 4 == 0 { qual = $1; n++; flag = n % 2 ? 77 : 141;";
     format!("awk 'BEGIN {{ OFS = \"\\t\" }} {read} {print} }}' \"$1\"\n")
@@ -399,11 +401,11 @@ fn answers_that_are_no_alignment_of_the_reads_are_refused() {
         ("cat \"$1\"\n".to_owned(), "not a SAM record"),
         ("cat \"$1\" >/dev/null\n".to_owned(), "record for every read"),
         (awk_aligner(&format!("if (n != 5) {UNMAPPED_RECORD};")), "read 1 of"),
-        (awk_aligner(&format!("if (n != 5 && n != 6) {UNMAPPED_RECORD};")), "out of step"),
+        (awk_aligner(&format!("if (n != 5 && n != 6) {UNMAPPED_RECORD};")), "not in the order of the reads"),
         (awk_aligner(&format!("if (n < 3) {UNMAPPED_RECORD};")), "record for every read"),
-        (awk_aligner(&format!("{UNMAPPED_RECORD}; if (n == 8) {UNMAPPED_RECORD};")), "out of step"),
+        (awk_aligner(&format!("{UNMAPPED_RECORD}; if (n == 8) {UNMAPPED_RECORD};")), "not in the order of the reads"),
         (awk_aligner(&format!("flag = 4; {UNMAPPED_RECORD};")), "reads are paired"),
-        (awk_aligner(&format!("name = \"x\" name; {UNMAPPED_RECORD};")), "out of step"),
+        (awk_aligner(&format!("name = \"x\" name; {UNMAPPED_RECORD};")), "not in the order of the reads"),
         (
             awk_aligner(&format!("if (n == 1) print \"@SQ\", \"SN:other\", \"LN:5\"; {UNMAPPED_RECORD};")),
             "other of 5 bases",

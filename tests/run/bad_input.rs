@@ -1,5 +1,5 @@
-//! Errors for input that godwit cannot use: the exit code of the contract, a last line that starts with `godwit: error:`
-//! and names the position, and no file that looks finished.
+//! Errors for invalid input: the documented exit code, a last line that starts with `godwit: error:` and contains the
+//! position, and no file with the name of an output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const EXIT_INPUT: i32 = 3;
 const EXIT_MACHINE: i32 = 4;
 const EXIT_ENGINE: i32 = 5;
 
-/// Suffixes of the files that a finished run leaves.
+/// Suffixes of the output files of a finished run.
 const OUTPUT_SUFFIXES: [&str; 6] =
     [".bam", ".bam.bai", ".duplicates.txt", ".flagstat.txt", ".idxstats.txt", "run.json"];
 
@@ -54,7 +54,7 @@ fn align(reference: &Path, reads: &[PathBuf], out: &Path) -> GodwitCommand {
     command.args(["--sample", "bad", "--threads", "2", "--block-bases", "50000", "--out"]).arg(out)
 }
 
-/// Checks that no file in `directory` looks finished.
+/// Checks that no file in `directory` has the name of an output.
 fn assert_nothing_finished(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -78,7 +78,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.write_all(text).and_then(|()| encoder.finish()).expect("memory can be written to")
 }
 
-/// Returns `text` with line `number` (0-based) replaced.
+/// Returns `text` in which the line `number` (0-based) is replaced.
 fn with_line(text: &str, number: usize, line: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     lines[number] = line;
@@ -195,7 +195,8 @@ fn copy_reference() -> PathBuf {
     let indexed = sample().godwit_indexed_reference().to_path_buf();
     let directory = scratch::directory("own-reference");
     let from = indexed.parent().expect("the reference lies in a directory");
-    // In name order, and the FASTA file before its index files, so that modification times keep their order.
+    // Copy the files in the order of their names: the FASTA file precedes its index files, so no index is older than
+    // the FASTA file.
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(from).expect("it can be read").map(|entry| entry.expect("it can be read").path()).collect();
     entries.sort();
@@ -234,7 +235,7 @@ fn a_missing_index_names_the_command_that_makes_it() {
 #[test]
 fn a_part_of_the_index_missing_or_cut_short_is_refused() {
     needs!("bwa");
-    // bwa-mem3 does not read the first two.
+    // Each case truncates one index file. bwa-mem3 does not read `.bwt` and `.sa`.
     let parts = [("bwt", 1000, "bwa"), ("sa", 0, "bwa"), ("pac", 10, "auto"), ("bwt.2bit.64", 1000, "bwa-mem3")];
     for (part, keep, aligner) in parts {
         let reference = copy_reference();
@@ -258,7 +259,7 @@ fn a_part_of_the_index_missing_or_cut_short_is_refused() {
 fn an_index_older_than_its_reference_or_of_another_is_refused() {
     needs!("bwa");
     let reference = copy_reference();
-    // The same contigs at other lengths, as when a user edits a reference and does not rebuild its index.
+    // Change the lengths of the contigs, as if the user had edited the reference without building the index again.
     let text = std::fs::read_to_string(&reference).expect("it was copied").replacen("\nA", "\nAACGT", 40);
     std::fs::write(&reference, text).expect("our own copy can be written to");
     assert_reference_rejected(&reference, &[EXIT_INPUT], &["ref.fa", "index"]);
@@ -328,7 +329,7 @@ fn markdup_refuses_a_bam_cut_at_a_block_edge_and_a_broken_sam() {
     std::fs::write(&text, case.to_text()).expect("the scratch directory can be written to");
     Tool::require("samtools").run(["view".as_ref(), "-bo".as_ref(), whole.as_os_str(), text.as_os_str()]);
     let bytes = std::fs::read(&whole).expect("samtools wrote it");
-    // The last 28 bytes are the empty block that ends a BGZF file.
+    // The last 28 bytes of a BGZF file are its end-of-file block. Without them, the file is truncated.
     let broken: [(&str, Vec<u8>); 4] = [
         ("cut.bam", bytes[..bytes.len() - 28].to_vec()),
         ("half.bam", bytes[..bytes.len() / 2].to_vec()),
@@ -362,7 +363,7 @@ impl TmpfsMount {
 
 impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        // A mount that stays does not make a result wrong.
+        // Ignore errors: a file system that remains mounted does not change the results.
         let _ = Tool::require("umount").command().arg("-l").arg(&self.0).output();
     }
 }
@@ -373,7 +374,8 @@ fn a_full_disk_is_a_matter_of_this_machine() {
     let reads = &sample().lanes[1].reads;
     let elsewhere = scratch::directory("full-disk");
     if let Some(disk) = TmpfsMount::new("64k") {
-        // Once with scratch files on a good disk, so that only the last step fails; once with everything on the full one.
+        // Run the job twice: with scratch files on another disk, so that only the last step fails, and with all files
+        // on the full disk.
         for temp in [Some(&elsewhere), None] {
             let out = disk.0.join("out");
             let command = align(sample().godwit_indexed_reference(), reads, &out);
@@ -385,7 +387,8 @@ fn a_full_disk_is_a_matter_of_this_machine() {
             assert_nothing_finished(&out);
         }
     }
-    // Every user may limit the size of files, also where mounting is not permitted; the error differs.
+    // A limit of the file size causes a different error than a full disk. It does not require root, so it also works
+    // where mounting is not permitted.
     let out = elsewhere.join("limited");
     let finished = align(sample().godwit_indexed_reference(), reads, &out).limit_file_size(30_000).run();
     finished.assert_rejected(&[EXIT_MACHINE], &[]);
@@ -404,9 +407,10 @@ fn a_killed_aligner_is_a_failure_of_the_engine() {
         let (input, mut kept) = std::io::pipe().expect("a pipe can be made");
         let command = align(sample.godwit_indexed_reference(), &["-".into()], &out).args(["--aligner", name]);
         let running = command.stdin(input).spawn();
-        // Enough for a first chunk: the aligner runs, has some of the reads, and waits for the others, which never come.
+        // Write enough text for the first chunk, and no more: the aligner has started, has received some of the reads,
+        // and waits for the others.
         kept.write_all(&text.repeat(1 + (3 << 20) / text.len())).expect("godwit takes it");
-        // Not the process that reports the aligner's version: the signal would then come too late.
+        // Do not signal the process that only prints the version of the aligner.
         let parent = running.process_id();
         let process_id = wait_for("the aligner", || {
             let started = child_processes(parent, path.to_str().expect("it is UTF-8"));
@@ -434,7 +438,7 @@ fn align_with_fake_bwa(script: &str) -> (GodwitOutput, PathBuf) {
 fn another_version_of_bwa_is_refused_and_both_are_named() {
     needs!("bwa", "perl");
     let real = godwit_path().with_file_name("godwit-bwa");
-    // The real program, with the version in its output changed.
+    // Run the real program, and change the version in its output.
     let change = "while (sysread STDIN, $bytes, 65536) { $bytes =~ s/0\\.7\\.17/0.7.19/; syswrite STDOUT, $bytes }";
     let script = format!("#!/bin/sh\n'{}' \"$@\" | perl -e '{change}'\n", real.display());
     let (finished, out) = align_with_fake_bwa(&script);

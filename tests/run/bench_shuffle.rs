@@ -144,7 +144,8 @@ fn a_worker_that_dies_ends_the_measurement_and_all_others() {
     let nodes = processes::wait_for_children(running.process_id(), "--node", 3);
     processes::send_signal(nodes[1], libc::SIGKILL);
     let finished = running.wait_with_output();
-    // The first to report it: the lead that waits for it, or a worker that was fetching from it.
+    // The exit code depends on the process that reports the loss first: the process that started the workers, or a
+    // worker that was fetching from the lost worker.
     finished.assert_rejected(&[EXIT_MACHINE, EXIT_REMOTE], &[]);
     processes::wait_until_exited(&nodes);
 }

@@ -12,7 +12,7 @@ use godwit_tests::{metrics, needs, needs_picard, scratch};
 
 use super::aligners;
 
-/// Aligners whose records are those of bwa.
+/// Aligners that write the same records as bwa.
 const ALIGNERS: [&str; 2] = ["bwa", "bwa-mem3"];
 
 /// Returns two lanes of one library, with some blocks of 1 Mb each.
@@ -115,8 +115,8 @@ fn records_are_those_of_the_reference_pipeline_at_any_block_size() {
     }
 }
 
-/// Aligns with every number of threads and partitions, at one block size; the tests above are a subset. The two lanes
-/// have `lanes` pairs, and each has several blocks.
+/// Aligns with all numbers of threads and partitions at one block size, of which the tests above use a subset. The
+/// lanes have the numbers of pairs in `lanes`, and several blocks each.
 fn assert_all_settings_give_the_same_records(block_bases: u64, lanes: [usize; 2], memories: &[&str]) {
     let sample = aligners::sample_with_index(&SampleSpec { lanes: lanes.to_vec(), ..paired_spec() }, "bwa-mem3", "");
     assert!(lanes.iter().all(|pairs| *pairs as u64 * 2 * READ_BASES as u64 > block_bases), "a lane has one block");
@@ -166,7 +166,8 @@ fn blocks_of_100_mb_give_the_same_records_at_any_threads_and_partitions() {
 fn blocks_of_a_few_hundred_reads_have_the_ordinals_of_one_run() {
     needs!("bwa");
     needs_picard!();
-    // Insert sizes are estimated per block and ties broken by ordinals: with a hundred block borders, an error shows.
+    // bwa estimates insert sizes for each block and breaks ties by the ordinals of reads. With a hundred blocks, a
+    // wrong border changes records.
     let sample = aligners::sample_with_index(&small_spec(), "bwa-mem3", "");
     for aligner in ALIGNERS {
         let words = ["--threads", "2", "--partitions", "7", "--aligner", aligner];
@@ -335,7 +336,7 @@ fn a_read_group_made_by_godwit_is_on_every_record() {
     let found = SamText::read(&out.join("NA1.bam"));
     let groups: Vec<&String> = found.header.iter().filter(|line| line.starts_with("@RG")).collect();
     assert!(groups.len() == 1 && groups[0].contains("\tSM:NA1"), "{groups:?}");
-    // With that line as input of bwa, the whole file must be equal.
+    // If bwa gets the same read group line, the whole output files must be equal.
     let lane = Lane { reads: lane.reads.clone(), read_group: groups[0].replace('\t', "\\t") };
     let expected = run_reference_pipeline(&sample.reference, &[lane], &options_with_block_bases(100_000));
     sam::assert_same(&expected.bam, &out.join("NA1.bam"));

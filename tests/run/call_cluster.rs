@@ -1,4 +1,4 @@
-//! `godwit call --on`: the bytes of one process from any number of workers, whichever worker is lost.
+//! `godwit call --on`: any number of workers write the same bytes as one process, also if a worker is lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn report(out: &Path) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// Checks that exactly the files of a run remain, and that those without times are equal to another run's.
+/// Checks that only the output files of a run exist, and that files without times equal those of another run.
 #[track_caller]
 fn assert_same(one: &Path, many: &Path, run: &GodwitOutput) {
     assert!(run.status.success(), "{}", run.describe());
@@ -48,7 +48,7 @@ fn assert_same(one: &Path, many: &Path, run: &GodwitOutput) {
     }
 }
 
-/// Returns the output of a command in one process.
+/// Runs a call in one process and returns its output.
 fn by_one_process(command: impl Fn(&Path) -> GodwitCommand) -> PathBuf {
     let out = scratch::directory("call-one");
     command(&out).run_ok();
@@ -56,7 +56,7 @@ fn by_one_process(command: impl Fn(&Path) -> GodwitCommand) -> PathBuf {
     out
 }
 
-/// Runs a command in one process and on these numbers of workers, and compares.
+/// Runs a call in one process and with each of these numbers of workers, and compares the outputs.
 fn assert_workers_write_the_same(counts: &[usize], command: impl Fn(&Path) -> GodwitCommand) {
     let one = by_one_process(&command);
     for nodes in counts {
@@ -120,7 +120,7 @@ fn options_that_change_records_change_them_on_workers_too() {
     });
 }
 
-/// A script around bcftools, which creates a file for each start beside itself.
+/// A script that runs bcftools. At each start it creates a file in its directory.
 struct ScriptedCaller {
     path: PathBuf,
 }
@@ -140,7 +140,7 @@ impl ScriptedCaller {
         Self { path }
     }
 
-    /// Writes a script of which three callers continue and all others wait until the gate opens.
+    /// Writes a script in which three callers continue, and all others wait until the test creates the gate file.
     fn with_gate() -> Self {
         let taken: String = (0..3).map(|number| format!("mkdir taken.{number} 2>/dev/null || ")).collect();
         Self::new(&format!("{taken}until [ -e go ]; do sleep 0.02; done"))
@@ -166,7 +166,7 @@ impl ScriptedCaller {
         wait_until(&format!("{starts} callers to be started"), || self.start_count("") >= starts);
     }
 
-    /// Removes all files that its runs left.
+    /// Removes all output files of earlier runs.
     fn remove_outputs(&self) {
         let here = self.path.parent().expect("it lies in a directory");
         for name in scratch::entry_names(here).iter().filter(|name| *name != "call.sh") {
@@ -176,7 +176,7 @@ impl ScriptedCaller {
         }
     }
 
-    /// Returns the output of one process.
+    /// Returns the output of a run of the script in one process.
     fn by_one_process(&self) -> PathBuf {
         self.open_gate();
         let out = by_one_process(|out| self.call(out));
@@ -204,11 +204,12 @@ fn losing_a_worker_loses_only_what_it_was_calling() {
         let run = run.wait_with_output();
         assert_same(&one, &out, &run);
         let report = report(&out);
-        // Other workers may finish the region of a silent one before it counts as lost.
+        // A stopped worker (SIGSTOP) is not always lost: other workers may finish its region before the timeout.
         assert!(report["lost_nodes"] == 1 || how == libc::SIGSTOP, "{}", run.describe());
         let regions = report["regions"].as_array().expect("a list");
         let again = regions.iter().filter(|region| region["attempts"].as_u64() > Some(1)).count();
-        // Regions that take a second on a busy machine may be assigned to an idle worker too.
+        // On a busy machine, a region that takes a second may also be assigned to an idle worker, so it may be called
+        // twice.
         let slow = regions.iter().filter(|region| region["seconds"].as_f64() > Some(0.5)).count();
         assert!((1..=2 + slow).contains(&again), "a node calls one region at a time: {regions:?}\n{}", run.describe());
         wait_until_exited(&[nodes[1]]);
@@ -268,7 +269,7 @@ fn workers_resume_the_checkpoint_of_one_process_to_the_same_bytes() {
     assert_eq!(report(&out)["resumed_regions"], 3);
 }
 
-/// Returns the name of the worker that follows some words in the output of a run.
+/// Returns the name of the worker after the given words in the output of a run.
 fn worker_name_after(text: &str, words: &str) -> String {
     let behind = text.split_once(words).unwrap_or_else(|| panic!("{words:?} is not in {text}")).1;
     behind.split([':', ' ']).filter(|word| word.parse::<u32>().is_ok()).take(1).collect()
@@ -277,7 +278,7 @@ fn worker_name_after(text: &str, words: &str) -> String {
 #[test]
 fn a_caller_that_fails_on_one_region_is_retried_on_another_worker_and_named() {
     needs!("bcftools", "bgzip", "bash");
-    // It fails when the other worker has started too.
+    // The caller fails in one region, after both workers have started.
     let script = ScriptedCaller::new(
         "touch node.$PPID; if [ $region = chrX-13000-20000 ]; then until [ $(ls node.* | wc -l) -gt 1 ]; do sleep 0.02; done; \
          echo 'the sky fell' >&2; exit 7; fi",
@@ -291,7 +292,7 @@ fn a_caller_that_fails_on_one_region_is_retried_on_another_worker_and_named() {
     assert!(!nodes[0].is_empty() && nodes[0] != nodes[1], "both on {}\n{}", nodes[0], failed.describe());
     assert!(scratch::entry_names(&out).iter().all(|name| name.starts_with('.')), "{:?}", scratch::entry_names(&out));
     assert_eq!(script.start_count("chrX-13000"), 2);
-    // After the repair, the run resumes with the remaining regions.
+    // Repair the caller. The resumed run calls only the remaining regions.
     let text = fs::read_to_string(&script.path).expect("it was written").replace("exit 7", "true");
     fs::write(&script.path, text).expect("scratch can be written to");
     start_cluster_run(&script, &out, 2, &["--resume"]).wait_with_output();
@@ -313,7 +314,7 @@ fn a_slow_region_is_also_assigned_to_an_idle_worker() {
     needs!("bcftools", "bgzip", "bash");
     let script = ScriptedCaller::new("[ $region != chr1-0-8000 ] || [ $starts -ne 1 ] || sleep 1000");
     let out = scratch::directory("call-straggler");
-    // The first caller would run longer than any wait of this test.
+    // The head must stop the first caller, which would otherwise run longer than the test waits.
     let run = start_cluster_run(&script, &out, 2, &[]);
     wait_until_exited(&[run.process_id()]);
     let run = run.wait_with_output();
@@ -343,7 +344,7 @@ fn without_any_worker_the_run_fails_and_its_checkpoint_is_kept() {
     assert_same(&one, &out, &resumed);
 }
 
-/// Returns a PATH with a bcftools that runs `text` where a worker asks for its version.
+/// Returns a PATH with a `bcftools` that executes `text` if a worker requests its version.
 fn bcftools_on_workers(text: &str) -> String {
     let is_node = "tr '\\0' ' ' </proc/$PPID/cmdline | grep -q ' node --meeting '";
     wrapped_bcftools_path("--version", &format!("if {is_node}; then\n{text}\nfi"))
@@ -360,7 +361,7 @@ fn workers_with_another_version_of_the_caller_are_rejected_by_name() {
         &["no worker is left", "process ", "version of the caller", "bcftools 1.99", "on the head"],
     );
     assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
-    // Workers whose version cannot be read are rejected too.
+    // The head also rejects a worker whose caller prints no version.
     let run = on_workers(call(&out), 2).env("PATH", bcftools_on_workers("exit 1")).run();
     run.assert_rejected(&[EXIT_REMOTE], &["no worker is left", "process ", "bcftools 1.13 or later"]);
     assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
@@ -383,7 +384,7 @@ fn a_run_continues_without_a_rejected_worker() {
     fs::write(go, "").expect("scratch can be written to");
     let run = run.wait_with_output();
     assert_same(&one, &out, &run);
-    for words in ["was rejected: the version of the caller", "bcftools 1.99", "install the same version on all hosts"] {
+    for words in [": the version of the caller", "bcftools 1.99", "install the same version on all hosts"] {
         assert!(run.stderr.contains(words), "{words}\n{}", run.describe());
     }
 }
@@ -399,9 +400,9 @@ fn workers_that_see_other_reads_are_rejected_by_name() {
         fs::copy(aligned.bam(), &bam).expect("it can be copied");
         fs::copy(aligned.output.join("s.bam.bai"), directory.join("s.bam.bai")).expect("it can be copied");
         let text = match changed {
-            // An empty block before the one that ends the file.
+            // Add a second end-of-file block, so that the bytes of the BAM differ but not its records.
             "s.bam" => format!("tail -c 28 {0} >{0}.end; cat {0}.end >>{0}", bam.display()),
-            // Counts of unplaced reads, which are optional.
+            // Remove the count of unplaced reads from the index, which is optional.
             _ => format!("truncate -s -8 {}.bai", bam.display()),
         };
         let out = scratch::directory("call-other-out");
@@ -506,7 +507,7 @@ fn a_job_that_calls_goes_on_after_its_time_limit() {
     let handle = fs::read_to_string(job.join("handle.json")).expect("it was submitted");
     let handle: Value = serde_json::from_str(&handle).expect("it is JSON");
     let id = handle["id"].as_str().expect("a handle has one");
-    // As `--signal=B:TERM@SECONDS` does at its time.
+    // Send the signal that SLURM sends with `--signal=B:TERM@SECONDS` before the time limit.
     run_checked(cluster.command("scancel").args(["--batch", "--signal=TERM", id]));
     let log = || fs::read_to_string(job.join("job.log")).unwrap_or_default();
     wait_until("the job to be queued again", || log().contains("queueing again"));

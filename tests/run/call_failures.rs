@@ -1,4 +1,4 @@
-//! `godwit call` when it fails: bad input, failing callers, and faults that stop a run in the middle.
+//! Failures of `godwit call`: invalid input, failing callers, and faults that stop a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ fn count_events(finished: &GodwitOutput, event: &str) -> usize {
     finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
 }
 
-/// Returns a call with one caller, so that one region runs at a time, and with the callers' files elsewhere, so that only
-/// godwit's changes count.
+/// Returns a call with a single caller, so that regions run one after the other. The files of the caller are in another
+/// directory, so that only changes by godwit are counted.
 fn call(out: &Path, temp: &Path) -> GodwitCommand {
     AlignedSample::cached().call(&out.join("a.vcf.gz")).args(["--threads", "1", "--json", "--temp"]).arg(temp)
 }
@@ -77,7 +77,7 @@ fn ctrl_c_keeps_finished_regions_for_resume() {
     needs!("bcftools", "bash");
     let (expected, regions) = baseline_run();
     let (out, temp) = (scratch::directory("interrupted"), scratch::directory("temp"));
-    // The third region does not end before it is stopped.
+    // The caller of the third region sleeps until the test stops it.
     let slow = "cd \"$(dirname \"$0\")\"; [ -e hurry ] || [ \"$(ls *.seen | wc -l)\" -lt 3 ] || exec sleep 1000";
     let script = script_caller(&out, slow);
     let template = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.display());
@@ -106,7 +106,8 @@ fn ctrl_c_keeps_finished_regions_for_resume() {
     assert!(again.stderr.contains("already complete"), "{}", again.describe());
 }
 
-/// Writes a caller for templates: bcftools, after `before`. It creates a file for each start beside itself.
+/// Writes a script for `--caller` that executes `before` and then bcftools. At each start it creates a file in its
+/// directory.
 fn script_caller(out: &Path, before: &str) -> PathBuf {
     let directory = scratch::directory("script");
     let script = directory.join("call.sh");
@@ -137,7 +138,7 @@ fn a_caller_that_fails_on_one_region_is_named_and_leaves_no_vcf() {
     assert!(scratch::entry_names(&out).iter().all(|name| name.starts_with('.')), "{:?}", scratch::entry_names(&out));
     let starts = scratch::entry_names(script.parent().expect("it lies in a directory"));
     assert_eq!(starts.iter().filter(|name| name.starts_with("chrX-13000")).count(), 2, "{starts:?}");
-    // After the repair, the run resumes with the remaining regions.
+    // Repair the caller. The resumed run calls only the remaining regions.
     let text = fs::read_to_string(&script).expect("it was written").replace("exit 7", "true");
     fs::write(&script, text).expect("scratch can be written to");
     run().arg("--resume").run_ok();
@@ -158,8 +159,8 @@ fn a_caller_that_fails_once_is_forgiven() {
     assert!(vcf_records(&out.join("a.vcf.gz")) == aligned.bcftools_records("", "-mv"));
 }
 
-/// Returns a PATH with a program `bcftools` that runs `text` where its first argument is `word`, and the real one
-/// otherwise.
+/// Returns a PATH with a `bcftools` that executes `text` if its first argument is `word`, and otherwise runs the real
+/// bcftools.
 pub(super) fn wrapped_bcftools_path(word: &str, text: &str) -> String {
     let real = run_checked(Tool::require("bash").command().args(["-c", "command -v bcftools"])).stdout;
     let real = String::from_utf8_lossy(&real).trim().to_owned();
@@ -175,7 +176,8 @@ fn either_half_of_bcftools_may_fail_and_is_named() {
     needs!("bcftools", "bash");
     let aligned = AlignedSample::cached();
     for (word, text, said) in [
-        // Half of the pileup, whole as BCF, and then nothing: the next process sees a regular end.
+        // `mpileup` writes the first half of its output as valid BCF and then fails, so the next process reads a
+        // regular end of file.
         (
             "mpileup",
             "$real \"$@\" | $real view -Ou -r chr1:1-2000 2>/dev/null; echo out of pile >&2; exit 9",
@@ -256,7 +258,7 @@ fn another_reference_is_refused_before_anything_is_called() {
     fs::write(&reference, &text).expect("scratch can be written to");
     let command = godwit_tests::binary::godwit().arg("call").arg("--reference").arg(&reference).arg("--reads");
     let run = command.arg(&aligned.output).arg("--out").arg(directory.join("a.vcf.gz")).run();
-    run.assert_rejected(&[EXIT_INPUT], &["ref.fa.fai", "not the index"]);
+    run.assert_rejected(&[EXIT_INPUT], &["ref.fa.fai", "the index of another file"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `align` on a cluster: the bytes of the one-process run, whichever worker is lost.
+//! `align` on a cluster writes the same bytes as one process, also if a worker is lost.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(super) fn align_on_workers(out: &Path, nodes: usize) -> GodwitCommand {
     align(out).args(["--on", "local", "--nodes", &nodes.to_string(), "--json"])
 }
 
-/// Checks that every output is that of one process, and that no other file is left.
+/// Checks that all outputs equal those of one process, and that no other file exists.
 pub(super) fn assert_same(expected: &Path, out: &Path, run: &GodwitOutput) {
     assert!(run.status.success(), "{}", run.describe());
     for name in resume::OUTPUTS {
@@ -143,8 +143,8 @@ fn columns_are_the_same_also_when_a_worker_is_lost_while_writing_them() {
     }
 }
 
-/// Kills or stops one worker of four, at a moment drawn from the seed. Returns whether the run noticed: it may end too
-/// early.
+/// Kills or stops one of four workers at a random time. Returns whether the head detected the loss; the run may end
+/// before that.
 fn run_losing_a_worker(seed: u64, expected: &Path) -> bool {
     let mut random = Random::new(seed);
     let out = scratch::directory("faulty");
@@ -162,7 +162,7 @@ fn run_losing_a_worker(seed: u64, expected: &Path) -> bool {
     ]);
     wait_for_event(&said, event, count, &run);
     std::thread::sleep(Duration::from_millis(random.below(30) as u64));
-    // A worker that is stopped is as silent as one without power.
+    // SIGSTOP simulates a host without power: the connection stays open, but the worker is silent.
     let (how, victim) = (*random.pick(&[libc::SIGKILL, libc::SIGKILL, libc::SIGSTOP]), *random.pick(&nodes));
     send_signal(victim, how);
     let run = run.wait_with_output();
@@ -176,7 +176,8 @@ fn run_losing_a_worker(seed: u64, expected: &Path) -> bool {
     let report = fs::read_to_string(out.join("run.json")).expect("it is there");
     let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
     let count = |name: &str| report["exchange"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"));
-    // What the worker had in flight: being aligned, or aligned and not yet on a second worker. Slow workers are not lost.
+    // Each lost worker costs at most eight alignments: the blocks that it was aligning, and its aligned blocks without
+    // a second copy. Stragglers are blocks of slow workers.
     let lost = count("lost_nodes");
     assert!(count("alignments") <= count("blocks") + count("stragglers") + 8 * lost, "{told}\n{report}");
     lost > 0
@@ -217,7 +218,7 @@ fn workers_that_cannot_start_report_why_at_once() {
     let started = Instant::now();
     let run = align_on_workers(&out, 2).args(["--aligner", "bwa"]).env("GODWIT_BWA", "/nowhere/godwit-bwa").run();
     run.assert_rejected(&[EXIT_REMOTE], &["no worker is left", "/nowhere/godwit-bwa"]);
-    // A run waits a minute for workers that may still connect.
+    // A head waits a minute for workers that may still connect, but not for workers that have exited.
     assert!(started.elapsed() < Duration::from_secs(50), "the run does not wait for workers that cannot connect");
     assert_eq!(scratch::entry_names(&out), Vec::<String>::new());
 }
@@ -251,7 +252,7 @@ fn broken_reads_are_named_as_by_one_process() {
     let run = godwit_tests::binary::godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference());
     let run = run.arg("--reads").arg(&reads).args(["--sample", "s", "--out"]).arg(&out);
     run.args(["--on", "local", "--nodes", "2"]).run().assert_rejected(&[EXIT_INPUT], &["broken.fq", "record 2"]);
-    // The first reads of every lane are checked before any file is written.
+    // The head checks the first reads of each lane before it writes any file.
     assert!(!out.exists());
 }
 
@@ -277,7 +278,7 @@ fn two_cluster_runs_do_not_share_a_directory() {
     assert!(first.wait_with_output().status.success());
 }
 
-/// Returns a run as a job of SLURM: `OUT/slurm` has the logs of its workers.
+/// Returns an alignment that runs as a SLURM job. `OUT/slurm` contains the logs of its workers.
 pub(super) fn align_as_slurm_job(out: &Path, cluster: &SlurmCluster, nodes: usize) -> GodwitCommand {
     align(out)
         .args(["--on", "slurm", "--nodes", &nodes.to_string(), "--json", "--slurm-memory", "300M"])

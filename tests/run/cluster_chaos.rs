@@ -11,10 +11,10 @@ use godwit_tests::{needs, needs_host_namespaces, scratch, skip};
 use super::cluster::{assert_same_from_slurm_job, wait_for_event};
 use super::cluster_requeue::{align, by_one_process};
 
-/// The number of runs, where none is given.
+/// The default number of runs.
 const DEFAULT_RUNS: u64 = 20;
 const HOSTS: usize = 4;
-/// Enough for the data that workers keep, and small enough to fill quickly.
+/// Size of the scratch space of a host: enough for the data of a worker, but small, so that a test can fill it quickly.
 const SCRATCH_SIZE: &str = "256M";
 /// The host of the head.
 const HEAD_HOST: usize = 1;
@@ -40,7 +40,7 @@ const HOST_FAULTS: [HostFault; 8] = [
     host_fault("pause", None),
     host_fault("fill", None),
     HostFault { verb: "slow", argument: Some("10"), recovery_verb: None, on_head_host: false },
-    // The host comes back, because the job needs as many.
+    // Start the host again after the fault, because the job requires all hosts.
     HostFault { verb: "kill", argument: None, recovery_verb: Some("start"), on_head_host: true },
 ];
 

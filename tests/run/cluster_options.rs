@@ -20,7 +20,7 @@ use super::{aligners, bwa_identity, inputs};
 
 const EXIT_USAGE: i32 = 2;
 const EXIT_INPUT: i32 = 3;
-/// More blocks than workers, more partitions than shards.
+/// Arguments with which a run has more blocks than workers and more partitions than shards.
 const COMMON_ARGS: [&str; 4] = ["--threads", "1", "--partitions", "9"];
 
 /// Returns a sample of two lanes of some blocks each, with barcodes as comments.
@@ -81,7 +81,8 @@ fn on_workers(command: GodwitCommand, nodes: usize) -> GodwitCommand {
     command.args(["--on", "local", "--nodes", &nodes.to_string()])
 }
 
-/// Runs a command in one process and on workers, and compares. Returns the output directory of the cluster run.
+/// Runs a command in one process and in a cluster run, and compares the outputs. Returns the output directory of the
+/// cluster run.
 fn assert_workers_write_the_same(nodes: usize, command: impl Fn(&Path) -> GodwitCommand) -> PathBuf {
     let [one, many] = ["option-one", "option-many"].map(scratch::directory);
     command(&one).run_ok();
@@ -148,7 +149,7 @@ fn a_killed_head_is_gone_on_from_with_barcodes_and_whole_templates() {
         let command = || on_workers(align(marking.clone(), &many), 3).arg("--json");
         let (finished, aligned) = stop_head_at_event(command(), &many, libc::SIGKILL, "aligned", count);
         if finished.status.success() {
-            // The run ended before it could be killed.
+            // The run ended before the test could kill it, so this attempt does not count.
             continue;
         }
         stops += 1;
@@ -172,8 +173,8 @@ fn a_barcode_that_is_none_is_refused_as_by_one_process() {
     }
 }
 
-/// Starts a run and kills workers of it after the `count`th `event`. Returns how many it reports as lost: it may end too
-/// early.
+/// Starts a run and kills workers after the `count`th `event`. Returns how many workers the run reports as lost; it may
+/// end before the kill.
 fn kill_workers_after_event(
     command: GodwitCommand,
     nodes: usize,
@@ -232,7 +233,7 @@ fn other_aligners_run_on_workers_too() {
     }
 }
 
-/// A bwa-mem3 that runs only for the head and for workers of an even number.
+/// A script in place of bwa-mem3 that works only for the head and for workers with an even number.
 const EVEN_WORKER_SCRIPT: &str =
     "#!/bin/sh\ncase \"$GODWIT_NODE\" in *[13579]) exit 1;; esac\nexec \"PROGRAM\" \"$@\"\n";
 
@@ -258,7 +259,7 @@ fn workers_with_bwa_and_workers_with_bwa_mem3_write_the_bytes_of_one_process() {
     assert_eq!((&report["aligner"]["name"], &report["aligner"]["choice"]), (&"bwa, bwa-mem3".into(), &"auto".into()));
 }
 
-/// Returns a command line without its reads.
+/// Returns an `align` command line without `--reads`.
 fn align_reads(out: &Path) -> GodwitCommand {
     let sample = inputs::sample();
     let command = godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference()).arg("--out").arg(out);
@@ -284,7 +285,8 @@ fn workers_receive_reads_from_every_kind_of_input() {
     trimmed(&one).run_ok();
     on_workers(trimmed(&many), 2).run_ok();
     for directory in [&one, &many] {
-        // Reports of fastp contain the paths of its files, and the manifest has their checksums.
+        // Exclude the reports of fastp, which contain the paths of its files, and the manifest, which contains their
+        // checksums.
         let names = scratch::entry_names(directory).into_iter();
         let telling: Vec<String> = names.filter(|name| name.contains("fastp") || name.contains("manifest")).collect();
         assert_eq!(telling.len(), 3, "{telling:?}");
@@ -297,7 +299,7 @@ fn workers_receive_reads_from_every_kind_of_input() {
 fn reads_from_a_pipe_survive_the_loss_of_both_workers_that_hold_their_records() {
     needs!("bwa");
     let path = inputs::interleaved_fastq(&scratch::directory("piped"));
-    // Blocks enough for some to be finished when the workers are lost.
+    // Use small blocks, so that some blocks are finished when the workers are killed.
     let words = ["--block-bases", "8000", "--interleaved", "--reads", "-"];
     let read = |out: &Path| {
         let mut cat = Command::new("cat").arg(&path).stdout(Stdio::piped()).spawn().expect("cat can be started");
@@ -308,7 +310,7 @@ fn reads_from_a_pipe_survive_the_loss_of_both_workers_that_hold_their_records() 
     let (command, mut cat) = read(&one);
     command.run_ok();
     cat.wait().expect("cat ends");
-    // Of three workers two are lost, and with them both copies of some slices.
+    // Kill two of three workers, so that both copies of some slices are lost.
     let (command, mut cat) = read(&many);
     assert_eq!(kill_workers_after_event(command, 3, 2, ("aligned", 8), &many), 2);
     cat.wait().expect("cat ends");

@@ -20,7 +20,7 @@ use super::{bwa_identity, slurm as jobs};
 
 const HOSTS: u64 = 2;
 
-/// Returns reads that last until SLURM has carried out the request.
+/// Returns a sample whose alignment takes longer than SLURM needs to carry out a request.
 fn sample() -> Arc<Sample> {
     let lanes = vec![20_000, 16_000];
     Sample::cached(&SampleSpec { seed: 32, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
@@ -30,7 +30,7 @@ pub(super) fn align(out: &Path) -> GodwitCommand {
     bwa_identity::align(&sample(), &options(), out).args(["--threads", "1", "--partitions", "12"])
 }
 
-/// A running job.
+/// A running job on hosts of a test cluster.
 struct ClusterJob<'c> {
     cluster: &'c SlurmCluster,
     out: PathBuf,
@@ -82,7 +82,8 @@ impl<'c> ClusterJob<'c> {
         assert_eq!(attempts, starts, "{}", finished.describe());
         let (blocks, kept) = (number_field(&exchange, "blocks"), number_field(&exchange, "kept_blocks"));
         assert_eq!(kept > 0, starts > 1, "{exchange}\n{said}");
-        // Three blocks on each worker, and one that it was reporting.
+        // A restart costs at most four blocks for each worker: three that it was aligning, and one that it was
+        // reporting.
         assert!(aligned <= blocks + (starts as u64 - 1) * 4 * HOSTS, "{aligned} aligned: {exchange}");
         assert!(
             number_field(&exchange, "alignments") <= blocks - kept + number_field(&exchange, "stragglers"),
@@ -114,7 +115,7 @@ fn a_requeued_job_resumes_with_what_its_hosts_have_in_scratch() {
     needs_slurm!();
     let expected = by_one_process();
     let cluster = SlurmCluster::start(HOSTS as u32);
-    // Each host has a directory of its own by that name.
+    // The simulated hosts have separate directories of this name.
     let temp = cluster.scratch().join("godwit");
     let job = ClusterJob::start(&cluster, &["--temp", temp.to_str().expect("it is UTF-8")]);
     job.wait_until_aligned(12);
@@ -128,7 +129,7 @@ fn a_job_that_is_told_of_its_time_limit_goes_on_after_it() {
     let expected = by_one_process();
     let job = ClusterJob::start(slurm::shared_cluster(), &[]);
     job.wait_until_aligned(12);
-    // As `--signal=B:TERM@SECONDS` does at its time.
+    // Send the signal that SLURM sends with `--signal=B:TERM@SECONDS` before the time limit.
     run_checked(job.cluster.command("scancel").args(["--batch", "--signal=TERM", &job.id()]));
     job.wait_for_log("queueing again");
     job.assert_ends_as(expected, 2);
@@ -142,7 +143,7 @@ fn a_job_whose_head_alone_is_killed_is_started_again() {
     job.wait_until_aligned(12);
     let out = job.out.to_str().expect("it is UTF-8");
     let heads = find_processes(&["align", "allocation", out], &["GODWIT_NODE=0"]);
-    // The command lines of the head's workers and of srun differ.
+    // Only the head has this command line; workers and srun have others.
     assert_eq!(heads.len(), 1, "{heads:?}");
     send_signal(heads[0], libc::SIGKILL);
     job.wait_for_log("queueing again");
@@ -179,7 +180,7 @@ fn a_head_on_another_machine_goes_on_from_what_the_first_one_wrote_down() {
     let cluster = SlurmCluster::start(HOSTS as u32);
     needs_host_namespaces!(cluster);
     let expected = by_one_process();
-    // The scratch of the head's host is lost, but not that of the other one: second copies of all slices.
+    // The scratch directory of the head's host is removed. The other host has second copies of all slices.
     let temp = cluster.scratch().join("godwit");
     let job = ClusterJob::start(&cluster, &["--temp", temp.to_str().expect("it is UTF-8")]);
     job.wait_until_aligned(40);
@@ -202,7 +203,7 @@ fn power_loss_of_the_head_costs_only_what_was_in_flight() {
     job.assert_ends_as(expected, 2);
 }
 
-/// Starts the head of one start of a job, as SLURM's script does on the first host.
+/// Starts the head of a job, as the SLURM script does on the first host.
 fn start_head(out: &Path, job_directory: &Path, attempt: u64) -> GodwitProcess {
     let mark = job_directory.join(format!("attempts/{attempt}"));
     fs::create_dir_all(&mark).expect("it can be made");
@@ -226,7 +227,8 @@ fn a_head_that_was_thought_dead_gives_way_to_the_next_start_of_its_job() {
     let said = |attempt: u64| out.with_extension(format!("said-{attempt}"));
     let first = start_head(&out, &jobs, 0);
     wait_for_event(&said(0), "aligned", 12, &first);
-    // It becomes silent with all its files open, and continues after its job was started elsewhere.
+    // Stop the first head with SIGSTOP while its files are open, and continue it after its job was started on another
+    // host.
     send_signal(first.process_id(), libc::SIGSTOP);
     let second = start_head(&out, &jobs, 1);
     let waits = || fs::read_to_string(said(1)).unwrap_or_default().contains("an earlier attempt of this job");
@@ -281,7 +283,8 @@ fn a_run_over_ssh_resumes_with_what_its_hosts_have_after_its_head_is_killed() {
     wait_for_event(&said, "aligned", 20, &first);
     send_signal(first.process_id(), libc::SIGKILL);
     first.wait_with_output();
-    // Workers of the first head may still run for a moment: those of the next one wait for the locks that they hold.
+    // Workers of the first head may still run for a short time. The workers of the second head wait until these have
+    // released their locks.
     let second = run().arg("--resume").run();
     assert_same(expected, &out, &second);
     assert!(number_field(&exchange_report(&out), "kept_blocks") >= 19, "{}", exchange_report(&out));

@@ -1,4 +1,5 @@
-//! Cluster runs that lost their head: the same bytes, and almost nothing aligned twice.
+//! Resuming cluster runs after the head was lost: the output has the same bytes, and only the blocks in flight are
+//! aligned again.
 
 use std::fs;
 use std::path::Path;
@@ -49,7 +50,7 @@ pub(super) fn number_field(exchange: &Value, name: &str) -> u64 {
     exchange[name].as_u64().unwrap_or_else(|| panic!("no {name} in {exchange}"))
 }
 
-/// Returns the number of parts that were made for an earlier head.
+/// Returns the number of partitions that workers had built before the head was restarted.
 fn resumed_partitions(out: &Path) -> u64 {
     let report = fs::read_to_string(out.join("run.json")).expect("it is there");
     let report: Value = serde_json::from_str(&report).expect("it is JSON");
@@ -62,7 +63,7 @@ fn assert_resumes(expected: &Path, out: &Path, run: GodwitCommand, aligned_befor
     assert_same(expected, out, &run);
     let exchange = exchange_report(out);
     let (blocks, kept) = (number_field(&exchange, "blocks"), number_field(&exchange, "kept_blocks"));
-    // Without blocks assigned to a second worker because the first one was slow.
+    // Subtract the blocks that were aligned twice because their first worker was slow.
     let alignments = number_field(&exchange, "alignments") - number_field(&exchange, "stragglers");
     assert!(kept + 1 >= aligned_before, "{aligned_before} were aligned\n{exchange}\n{}", run.describe());
     assert!(alignments <= blocks - kept, "{exchange}\n{}", run.describe());
@@ -82,7 +83,8 @@ fn a_head_that_is_killed_at_any_stage_is_gone_on_from() {
         },
         "blocks",
     );
-    // While aligning, early and late; while the last slices are sent between workers; while writing.
+    // Kill the head early and late in the alignment, while workers exchange the last slices, and while the output is
+    // written.
     let moments = [
         ("aligned", 2),
         ("aligned", blocks as usize / 2),
@@ -96,7 +98,7 @@ fn a_head_that_is_killed_at_any_stage_is_gone_on_from() {
         let (finished, aligned) =
             stop_head_at_event(align_on_workers(&out, WORKERS), &out, libc::SIGKILL, event, count);
         if finished.status.success() {
-            // The run ended before it could be killed.
+            // The run ended before the test could kill it, so this attempt does not count.
             continue;
         }
         let names = scratch::entry_names(&out);
@@ -146,7 +148,7 @@ fn two_heads_do_not_share_a_run_and_one_process_does_not_go_on_with_it() {
         .args(["--partitions", "5", "--resume"])
         .run()
         .assert_rejected(&[EXIT_USAGE], &["--partitions"]);
-    // Without --resume the run starts over, and does not use the slices of the old run.
+    // Without --resume, the run starts from the beginning and does not use the slices of the earlier run.
     let run = align_on_workers(&out, 2).run_ok();
     assert_eq!(number_field(&exchange_report(&out), "kept_blocks"), 0, "{}", run.describe());
 }
@@ -163,7 +165,7 @@ fn other_numbers_of_workers_resume_from_the_checkpoints() {
         let exchange = exchange_report(&out);
         let kept = number_field(&exchange, "kept_blocks");
         println!("{nodes} nodes instead of {WORKERS}: {kept} of {aligned} blocks were there");
-        // Fewer workers take over the slices of more.
+        // A resumed run with fewer workers keeps the slices of all earlier workers.
         assert!(kept + 1 >= aligned, "{exchange}");
     }
 }
@@ -188,7 +190,7 @@ fn what_was_damaged_meanwhile_is_aligned_again() {
     assert_same(&expected, &out, &run);
 }
 
-/// Returns a run whose reads come through standard input.
+/// Returns a cluster run that reads from standard input.
 pub(super) fn align_stdin(out: &Path, reads: &Path) -> GodwitCommand {
     let sample = sample();
     let run = godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference()).args(["--reads", "-"]);

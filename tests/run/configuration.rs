@@ -116,7 +116,7 @@ fn a_wrong_file_ends_every_run_with_its_line() {
             "[align]\nduplicates = 'marc'\n",
             &["godwit.toml, line 2", "marc", "it is one of mark, remove", "did you mean mark?"],
         ),
-        ("out = 'x'\n", &["line 1", "use it on the command line"]),
+        ("out = 'x'\n", &["line 1", "pass it on the command line"]),
         ("threads = \n", &["line 1", "TOML"]),
         ("strict = true\nlenient = true\n", &["excludes"]),
     ] {
@@ -124,7 +124,7 @@ fn a_wrong_file_ends_every_run_with_its_line() {
         place.godwit().args(["config", "show"]).run().assert_rejected(&[EXIT_USAGE], words);
         let command = place.godwit().args(["align", "--reference", "r", "--reads", "a", "--sample", "s", "--out", "o"]);
         command.run().assert_rejected(&[EXIT_USAGE], words);
-        // Commands that need no option work with any file.
+        // Help and completions work even if the configuration file is invalid.
         place.godwit().args(["align", "--help"]).run_ok();
         place.godwit().args(["completions", "bash"]).run_ok();
     }
@@ -143,7 +143,8 @@ fn a_wrong_variable_is_named_and_other_variables_are_no_options() {
 
 #[test]
 fn the_command_line_sets_aside_what_it_excludes() {
-    // A `+` line with another title is what --lenient accepts and --strict rejects.
+    // The `+` line of a record has another title than its `@` line: --lenient accepts such a file, and --strict rejects
+    // it.
     needs!("bwa");
     let lanes = vec![400];
     let sample = Sample::cached(&SampleSpec {

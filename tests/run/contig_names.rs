@@ -91,7 +91,7 @@ fn contigs_named_like_hla_genes_go_all_the_way_from_reads_to_variants() {
         tool_output("samtools", &["flagstat", path_text(&sample.bam())]),
         fs::read_to_string(sample.output.join("s.flagstat.txt")).expect("it is there")
     );
-    // Marked again from another order, the records are the same.
+    // Shuffle the records and mark duplicates again: the result must be the same.
     let directory = scratch::directory("contig-names-markdup");
     let (shuffled, again) = (directory.join("x.sam"), directory.join("again.bam"));
     tool_output("samtools", &["view", "-h", "-o", path_text(&shuffled), path_text(&sample.bam())]);

@@ -13,7 +13,7 @@ fn labelled_value<'t>(table: &'t str, label: &str) -> &'t str {
 #[test]
 fn the_demo_finds_the_variants_it_made_and_differs_from_no_tool() {
     needs!("bash", "bwa", "samtools", "bcftools");
-    // The blank must be quoted in the commands that the demo prints.
+    // The directory name contains a space, which the demo must quote in the commands that it prints.
     let out = scratch::directory("a demo");
     let run = godwit().arg("demo").arg("--out").arg(&out).run_ok();
     let table = &run.stdout;
@@ -23,11 +23,11 @@ fn the_demo_finds_the_variants_it_made_and_differs_from_no_tool() {
     };
     let [recall, precision, f1] = shares("SNPs: recall, precision, F1")[..] else { panic!("three shares: {table}") };
     println!("{table}");
-    // Some variants are in sequence that occurs elsewhere with the same bases: no caller can find them.
+    // Some variants are in repeats with identical copies, where no caller can find them.
     assert!(f1 >= 0.98, "{table}");
     assert!(shares("  of those in unique sequence")[2] >= 0.99, "{table}");
     assert!((f1 - 2.0 * recall * precision / (recall + precision)).abs() < 1e-3, "{table}");
-    // The table has the figures of `godwit compare`, which compares by haplotypes.
+    // The table of the demo contains the same numbers as `godwit compare`, which compares haplotypes.
     let compared = godwit().arg("compare").args([out.join("demo.vcf.gz"), out.join("truth.vcf")]);
     let compared = compared.arg("--reference").arg(out.join("reference.fa")).arg("--json").run_ok().stdout;
     let compared: serde_json::Value = serde_json::from_str(&compared).expect("it prints JSON");

@@ -57,7 +57,7 @@ fn godwit_command_lines(page: &str) -> Vec<String> {
     found
 }
 
-/// Returns the words of the first command of a line, without those after `--`. A quoted string becomes its quote.
+/// Returns the words of the first command of a line, up to `--`. A quoted string is reduced to its quote character.
 fn command_words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -116,7 +116,7 @@ fn every_command_of_the_guide_works_as_it_stands() {
     needs!("bash", "samtools", "bcftools", "makeblastdb");
     let (start, pages): (Vec<PathBuf>, Vec<PathBuf>) =
         user_pages().into_iter().partition(|page| page.ends_with("start.md"));
-    // The page that all others start from.
+    // Run the commands of the first guide page, on whose results all other pages depend.
     let data = scratch::directory("guide-start");
     assert_eq!(run_page_commands(&start[0], &data), 3);
     let files = ["ref.fa", "reads.truth.vcf"].map(str::to_owned).into_iter();
@@ -160,7 +160,7 @@ fn installed_programs_stand_together() {
     needs!("bash", "modulecmd");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let prefix = scratch::directory("install with blank");
-    // The programs that are built already: a build would replace programs that other tests run.
+    // Install the existing programs: a new build would replace programs that other tests run.
     let built = scratch::profile_directory();
     let target = built.parent().expect("it lies in target/PROFILE");
     let profile =
@@ -175,10 +175,10 @@ fn installed_programs_stand_together() {
     };
     let told = install();
     assert!(told.contains("is not on PATH"), "{told}");
-    // Once more, over the installed files.
+    // Install a second time, over the installed files.
     install();
     let found = Command::new(prefix.join("bin/godwit")).arg("doctor").output().expect("it is there").stdout;
-    // Long lines are wrapped.
+    // Remove the line breaks, because doctor wraps long lines.
     let found = String::from_utf8_lossy(&found).split_whitespace().collect::<Vec<_>>().join(" ");
     let beside = format!("(bwa 0.7.17), {}", prefix.join("bin/godwit-bwa").display());
     assert!(found.contains(&beside), "{found}");
@@ -194,7 +194,7 @@ fn version_after_module_load(prefix: &Path) -> String {
     let script = "eval \"$(modulecmd bash load godwit)\"; godwit --version";
     let mut bash = Tool::require("bash").command();
     bash.args(["-euc", script]).env("MODULEPATH", prefix.join("share/modulefiles"));
-    // Modules that the user who runs the tests has loaded must not have an effect.
+    // Unset the environment modules of the user who runs the tests.
     bash.env_remove("LOADEDMODULES").env_remove("_LMFILES_");
     String::from_utf8(run_checked(&mut bash).stdout).expect("it is text")
 }
@@ -217,7 +217,7 @@ fn the_reference_of_the_command_line_is_current() {
     assert!(current.len() >= 7, "an index and a page for each group: {:?}", current.keys());
     let stored = reference_pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference"));
     assert!(stored == current, "docs/reference/cli*.md is not what godwit prints; run `cargo xtask docs`");
-    // Without a directory, all pages are printed.
+    // Without --out, `godwit man` prints all pages.
     let printed = godwit().args(["man", "--markdown"]).run_ok().stdout;
     assert!(current.values().all(|page| printed.contains(page.as_str())));
 }

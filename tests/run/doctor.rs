@@ -61,7 +61,7 @@ fn what_is_essential_and_missing_is_exit_code_4_with_its_remedy() {
     fs::write(&reference, ">a\nACGT\n").expect("a file can be written");
     let finished = godwit().arg("doctor").arg("--reference").arg(&reference).run();
     finished.assert_rejected(&[EXIT_MACHINE], &["ref.fa", &format!("run `godwit index {}`", reference.display())]);
-    // An index of another aligner is sufficient.
+    // The index of any aligner is sufficient for doctor, so remove a file of bwa's index.
     godwit().arg("index").arg(&reference).run_ok();
     fs::remove_file(reference.with_added_extension("bwt")).expect("the index was made");
     let finished = godwit().arg("doctor").arg("--json").arg("--reference").arg(&reference).run_ok();

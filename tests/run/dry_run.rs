@@ -1,4 +1,5 @@
-//! `--dry-run`: its predictions hold, a run that would fail is rejected, and no file is written.
+//! `--dry-run`: its predictions are close to the measured values, a run that would fail is rejected, and no file is
+//! written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,8 +49,8 @@ struct ResourceUsage {
     peak_bytes: f64,
 }
 
-/// Starts the command in its arguments and prints its resource usage. It is small: Linux includes the peak of the process
-/// that starts another one in the latter's.
+/// A script that runs the command in its arguments and prints the resource usage. The script uses little memory,
+/// because Linux adds the peak memory of the starting process to that of the started one.
 const MEASURE_SCRIPT: &str = "
 import resource, subprocess, sys
 status = subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -57,7 +58,7 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(status, used.ru_utime + used.ru_stime, used.ru_maxrss)
 ";
 
-/// Runs godwit with these arguments and measures it and the processes it waits for.
+/// Runs godwit with these arguments, and measures the resources of godwit and its child processes.
 fn run_measured(words: &[std::ffi::OsString]) -> ResourceUsage {
     let mut command = Command::new("python3");
     command.args(["-c", MEASURE_SCRIPT]).arg(godwit_path()).args(words).args(["--json", "--no-config"]);
@@ -81,7 +82,7 @@ fn estimates_hold_against_the_run() {
         words.push("--reads".into());
         words.extend(lane.reads.iter().map(Into::into));
     }
-    // So little memory that records are spilled to scratch.
+    // Limit the memory, so that the job writes records to scratch files.
     for word in ["--sample", "s", "--threads", "2", "--block-bases", "500000", "--memory", "67M", "--out"] {
         words.push(word.into());
     }
@@ -110,7 +111,8 @@ fn estimates_hold_against_the_run() {
         "{} of {promised}",
         taken.peak_bytes
     );
-    // Measured in CPU time, because the machine runs other processes; a small genome aligns faster than a large one.
+    // Compare the CPU time, because other processes run on the machine. Accept twice the stated factor, because a small
+    // genome aligns faster than a large one.
     let factor = 2.0 * number_value(&plan["within"]["time"]);
     assert_within(factor, number_value(&plan["cpu_seconds"]), taken.cpu_seconds, "CPU seconds");
 
@@ -294,7 +296,7 @@ fn every_aligner_and_every_kind_of_input_can_be_tried() {
     let reference = reference_for(&sample, "minimap2", &directory);
     let trimmed = dry_run_plan(run(&reference, reads, &["--aligner", "minimap2", "--trim", "fastp"]), &directory);
     assert_eq!(trimmed["reads"], 600);
-    assert!(trimmed["notes"][0].as_str().is_some_and(|note| note.contains("before fastp")), "{trimmed}");
+    assert!(trimmed["notes"][0].as_str().is_some_and(|note| note.contains("before trimming by fastp")), "{trimmed}");
     let bam = directory.join("unaligned.bam");
     let import = ["import".as_ref(), "-1".as_ref(), reads[0].as_os_str(), "-2".as_ref(), reads[1].as_os_str()];
     Tool::require("samtools").run(import.into_iter().chain(["-o".as_ref(), bam.as_os_str()]));
@@ -341,8 +343,8 @@ fn a_dry_run_tells_what_is_there_already() {
     assert_eq!(dry_run_plan(dry(), &out)["notes"], Value::Array(Vec::new()));
     dry().run_ok();
     let notes = dry_run_plan(dry(), &out)["notes"].to_string();
-    assert!(notes.contains("sample.bam exists and would be replaced"), "{notes}");
-    // As a stopped run leaves it, and as a running one holds it.
+    assert!(notes.contains("sample.bam exists and will be replaced"), "{notes}");
+    // Create the journal of a stopped job, then lock it like a running job.
     fs::create_dir(out.join(".godwit")).expect("a directory can be made");
     let journal = out.join(".godwit/journal");
     fs::write(&journal, "x").expect("a file can be written");
@@ -350,5 +352,5 @@ fn a_dry_run_tells_what_is_there_already() {
     assert!(notes.contains("--resume resumes it"), "{notes}");
     let held = fs::File::open(&journal).expect("it was made");
     held.lock().expect("no other process has the lock");
-    dry().arg("--dry-run").run().assert_rejected(&[EXIT_MACHINE], &["another godwit process uses it"]);
+    dry().arg("--dry-run").run().assert_rejected(&[EXIT_MACHINE], &["another godwit process is using this file"]);
 }

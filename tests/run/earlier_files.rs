@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::data_server::DataServer;
 use godwit_tests::tool::run_checked;
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
@@ -44,7 +45,7 @@ fn outputs_and_manifests_of_an_earlier_version_are_verified_and_queried() {
         let counted = godwit_in(&files, &["query", &statement, "--data", "out", "--format", "csv"]).run_ok();
         assert_eq!(counted.stdout, "n\n132\n", "{dataset}");
     }
-    // A manifest that is only parsed would accept this.
+    // Change a byte of the BAM: `verify` must compare the checksum and not only parse the manifest.
     let mut bam = scratch::read(&files.join("out/old.bam"));
     bam[3000] ^= 1;
     fs::write(files.join("out/old.bam"), bam).expect("the copy can be written");
@@ -57,6 +58,23 @@ fn audit_logs_of_an_earlier_version_are_verified() {
     let last = "90a36152e8cef9bcd8eb954a522cb8714ff568f930960f4c2e18d94b4b63e3d4";
     let verified = godwit_in(&files, &["audit", "verify", "audit.jsonl"]).run_ok();
     assert!(verified.stdout.contains("6 lines") && verified.stdout.contains(last), "{}", verified.describe());
+}
+
+#[test]
+fn a_copy_that_an_earlier_version_started_is_resumed() {
+    let files = earlier_files();
+    let root = files.join("root");
+    let mut lines: String = (0..60_000).map(|number| format!("line {number}\n")).collect();
+    lines.truncate(300_000);
+    fs::create_dir(&root).expect("the copy can be written");
+    fs::write(root.join("lines.txt"), &lines).expect("the copy can be written");
+    let served = DataServer::start(&root, &[]);
+    let url = format!("grpc+tcp://{}/lines.txt", served.address);
+    let copied = godwit_in(&files, &["copy", &url, "copy/", "--json"]).run_ok();
+    // The journal lists only the second block, which has the bytes after the first 256 KiB.
+    assert!(copied.stderr.contains("\"kept_bytes\":37856,"), "{}", copied.describe());
+    assert_eq!(scratch::entry_names(&files.join("copy")), ["lines.txt"]);
+    assert!(scratch::read(&files.join("copy/lines.txt")) == lines.as_bytes());
 }
 
 /// Adds the paths of all keys of a JSON document; list entries share the path of the list.
@@ -98,7 +116,7 @@ fn alignments_have_the_bytes_and_reports_the_keys_of_an_earlier_version() {
         let missing: Vec<String> = keys("out").difference(&keys("again")).cloned().collect();
         assert_eq!(missing, Vec::<String>::new(), "{name}");
     }
-    // A stopped job resumes only if these texts are equal.
+    // Compare the identities of both jobs: a stopped job resumes only if its identity is unchanged.
     let identity = |directory: &str| json(&format!("{directory}/old.manifest.json"))["identity"].clone();
     assert_eq!(identity("again"), identity("out"));
 }

@@ -87,7 +87,8 @@ impl Case {
         command.args(["--sample", "sample", "--block-bases", "100000", "--out"]).arg(out)
     }
 
-    /// Aligns and compares with bwa, samtools and Picard; then on two workers, with the same bytes. Returns the BAM.
+    /// Aligns and compares the records with those of bwa, samtools and Picard. Then aligns on two workers and compares
+    /// the bytes. Returns the BAM.
     fn assert_same_as_reference(&self, lanes: &[Lane], words: &[&str]) -> PathBuf {
         let [one, two] = ["one", "two"].map(scratch::directory);
         self.align(lanes, &one).args(["--threads", "2"]).args(words).run_ok();
@@ -150,7 +151,7 @@ fn a_thousand_read_groups_keep_their_reads_apart() {
     let found = SamText::read(&bam);
     assert_eq!(found.header.iter().filter(|line| line.starts_with("@RG")).count(), 1_000);
     assert_eq!(found.records.len(), 6_000);
-    // Marked again, all at once, by Picard and by godwit.
+    // Mark duplicates again in the merged file with Picard and with godwit.
     let expected = out.join("expected.bam");
     let options = PicardOptions { optical_distance: 100, remove: false, marking: MarkingOptions::default() };
     picard::mark_duplicates(&bam, &expected, &out.join("expected.txt"), &options).expect("Picard takes them");
@@ -168,7 +169,7 @@ fn one_pair_and_one_read_are_a_sample() {
     let mut text = String::new();
     append_fastq(&mut text, "only", &case.random_pair()[0]);
     case.assert_same_as_reference(&[case.lane(2, &[text])], &[]);
-    // No read is of the genome: all records are unmapped, and every partition but one is empty.
+    // No read is from the genome, so all records are unmapped and all partitions except one are empty.
     let mut text = String::new();
     append_fastq(&mut text, "junk", "ACACACACACACACACACACACACACACACAC");
     case.assert_same_as_reference(&[case.lane(3, &[text])], &[]);

@@ -120,7 +120,7 @@ fn benchmarks_tell_events_on_stderr_and_results_as_json_or_a_table() {
 fn progress_is_the_share_of_the_input_that_is_aligned() {
     needs!("bwa");
     let out = scratch::directory("fractions");
-    // The input is many times smaller than the read-ahead, and makes twelve blocks.
+    // The input has twelve blocks, but is much smaller than the read-ahead buffers.
     let options = AlignOptions { block_bases: 100_000, ..AlignOptions::default() };
     let finished = bwa_identity::align(&sample(), &options, &out).arg("--json").run_ok();
     let events = parse_checked_events(&finished.stderr);
@@ -131,8 +131,8 @@ fn progress_is_the_share_of_the_input_that_is_aligned() {
     for event in &aligned {
         let fraction = event["fraction"].as_f64().expect("the inputs are files");
         let share = event["reads"].as_f64().expect("a number") / reads;
-        // A read takes different numbers of bytes in compressed and plain lanes, so that fractions of bytes are not those
-        // of reads.
+        // The fraction is that of bytes. It differs from the fraction of reads, because reads take fewer bytes in
+        // compressed lanes.
         assert!((fraction - share).abs() < 0.4 && fraction >= last, "{event}: {share} of the reads");
         last = fraction;
     }

@@ -1,4 +1,4 @@
-//! Every kind of invalid FASTQ is rejected by record and line, every valid one is read as bwa reads it.
+//! Invalid FASTQ of each kind is rejected with the numbers of record and line. Valid FASTQ is read as bwa reads it.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ fn sample() -> std::sync::Arc<Sample> {
     })
 }
 
-/// Writes a case and aligns it. Returns the file, the output directory and the run.
+/// Writes the FASTQ file of a case and aligns it. Returns the file, the output directory and the output of the process.
 fn align(case: &FastqCase, words: &[&str]) -> (PathBuf, PathBuf, GodwitOutput) {
     let directory = scratch::directory(&case.name);
     let file = directory.join(format!("{}.fastq", case.name));

@@ -1,4 +1,5 @@
-//! CRAM, Parquet and Arrow beside BAM: the same records, whole files, equivalent indexes, and readers of other projects.
+//! CRAM, Parquet and Arrow in addition to BAM: the files are complete, contain the same records, have equivalent
+//! indexes, and readers of other projects can read them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -108,7 +109,7 @@ fn the_cram_holds_what_the_bam_holds() {
     let expected = samtools(&["view"], &bam, &[]);
     assert_same_lines(&move_regenerated_tags_last(&from_cram), &move_regenerated_tags_last(&expected), "CRAM");
     assert!(expected.lines().count() > 6000);
-    // The header is the BAM's, except for the checksums that CRAM requires.
+    // The header of the CRAM equals that of the BAM, except for the checksums of contigs that CRAM requires.
     let header = samtools(&["view", "-H", "--no-PG"], &cram, &[]);
     let without: Vec<&str> = header.lines().map(|line| line.split("\tM5:").next().unwrap_or_default()).collect();
     assert_eq!(without, samtools(&["view", "-H", "--no-PG"], &bam, &[]).lines().collect::<Vec<_>>());
@@ -182,7 +183,7 @@ fn pyarrow_polars_and_duckdb_count_what_samtools_counts_and_read_little() {
     }
     let first = found.lines().next().expect("a line for each region");
     let numbers: Vec<u64> = first.split(' ').map(|number| number.parse().expect("it prints numbers")).collect();
-    // One of nine partitions, and the ends of all files.
+    // The region is in one of nine partitions. The reader must read only this partition and the footers of all files.
     assert!(numbers[3] * 2 < numbers[4], "{} of {} bytes were read", numbers[3], numbers[4]);
 }
 
@@ -288,7 +289,7 @@ fn a_reference_that_is_missing_or_another_is_named() {
     assert_eq!(left, ["cut.cram", "other.fa", "renamed.fa"], "only the test's own files are left");
 }
 
-/// Returns a small run with all formats, one partition at a time.
+/// Returns a small run with all formats that writes one partition at a time.
 fn small_run(out: &Path) -> GodwitCommand {
     let lanes = vec![500, 300];
     let spec = SampleSpec { seed: 21, lanes, paired: true, alternate: false, comments: TitleComments::Illumina };

@@ -80,7 +80,7 @@ fn haplotypes_are_compared_by_default() {
     for text in ["SNPs", "indels", "MNPs", "all", "best F1 at a score of 50.000", "3 records, 3 compared"] {
         assert!(table.contains(text), "{text}: {table}");
     }
-    // Without a reference, records are compared as before.
+    // Without a reference, `compare` compares records instead of haplotypes.
     let run = godwit().arg("compare").arg(case.path("calls.vcf")).arg(case.path("truth.vcf"));
     run.args(["--match", "haplotypes"]).run().assert_rejected(&[2], &["--reference", "--match records"]);
 }
@@ -117,7 +117,7 @@ fn the_files_of_the_verdicts_appear_together() {
     let joined = case.path("joined");
     case.compare().args(["--output-mode", "ga4gh", "--out"]).arg(&joined).run_ok();
     assert!(joined.join("output.vcf.gz.tbi").is_file() && !joined.join("summary.txt").exists());
-    // A comparison that fails leaves no directory.
+    // A failed comparison must not leave an output directory.
     case.write("calls.vcf", &format!("{HEADER}\ts\nc1\t4\t.\tT\tA\t.\t.\t.\tGT\t0/7\n"));
     let failed = case.path("failed");
     case.compare().arg("--out").arg(&failed).run().assert_rejected(&[3], &["calls.vcf", "c1:4", "allele number"]);

@@ -45,7 +45,7 @@ fn rounds_of_a_seed_have_the_records_of_bwa_and_an_interrupted_round_is_finished
     let (_, text) = run_identity(&work);
     assert!(text.starts_with("0 rounds, 0 comparisons"), "{text}");
 
-    // The last line is truncated, as by a kill.
+    // Truncate the last line, as if the program had been killed.
     std::fs::write(work.join("results.tsv"), &results[..results.len() - 20]).expect("the directory can be written to");
     let (output, text) = run_identity(&work);
     assert!(output.status.success() && text.contains("\n1 rounds, 1 comparisons"), "{text}");

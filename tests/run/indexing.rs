@@ -53,7 +53,7 @@ fn the_indexes_of_bwa_and_bwa_mem3_are_made_once() {
     let expected: Vec<String> = std::iter::once("ref.fa".to_owned()).chain(all).collect();
     assert_eq!(file_names(&reference), expected);
     assert_current(&reference, &[]);
-    // The FM-index of bwa-mem3 is removed; that of bwa stays.
+    // Remove the FM-index of bwa-mem3, but keep the index of bwa.
     fs::remove_file(reference.with_added_extension(FM_INDEX_SUFFIX)).expect("it is there");
     assert_current(&reference, &["--aligner", "bwa"]);
     assert_built(&reference, &[]);
@@ -93,7 +93,7 @@ fn an_index_that_is_cut_off_or_of_another_reference_is_made_anew() {
         assert_built(&reference, &[]);
         assert!(read(&reference, FM_INDEX_SUFFIX) == whole);
     }
-    // The reference is replaced.
+    // Replace the reference: the index must be built again.
     fs::copy(&other, &reference).expect("it can be copied");
     assert_built(&reference, &[]);
     for extension in ["bwt", "sa", "pac", FM_INDEX_SUFFIX] {

@@ -31,14 +31,14 @@ fn align(out: &Path) -> GodwitCommand {
     command.args(["--sample", "sample", "--block-bases", BLOCK_BASES, "--threads", "2"])
 }
 
-/// Compares with the reference pipeline on these lanes.
+/// Compares the output of godwit with the reference pipeline on these lanes.
 fn assert_same_as_reference(lanes: &[Lane], options: &AlignOptions, out: &Path) {
     let expected = run_reference_pipeline(&sample().reference, lanes, options);
     sam::assert_same(&expected.bam, &out.join("sample.bam"));
     metrics::assert_same(&expected.metrics.expect("duplicates were marked"), &out.join("sample.duplicates.txt"));
 }
 
-/// Returns the lines of FASTQ, grouped by four.
+/// Returns the records of a FASTQ text, four lines each.
 fn records(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).expect("the sample was written as text");
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -68,7 +68,7 @@ pub(super) fn unaligned_bam(directory: &Path, lanes: &[Lane], format: &str) -> P
                 let tags = format!("RG:Z:{id}\tRX:Z:ACG-T{}\tXN:i:{pair}", "ACGT".as_bytes()[pair % 4] as char);
                 format!("{name}\t{flag}\t*\t0\t0\t*\t*\t0\t0\t{}\t{}\t{tags}\n", read[1], read[3])
             };
-            // Either mate may be the first one.
+            // Write read 2 before read 1 in some pairs, because both orders are valid.
             let (first, second) = (line(77, &one), line(141, &two));
             text += &if pair % 3 == 0 { second + &first } else { first + &second };
         }
@@ -85,7 +85,8 @@ pub(super) fn unaligned_bam(directory: &Path, lanes: &[Lane], format: &str) -> P
     packed
 }
 
-/// Returns the second lane and a third made of it, both plain text, of two read groups.
+/// Returns two plain-text lanes with different read groups: the second lane of the sample, and a lane made of its
+/// reads.
 fn two_lanes() -> Vec<Lane> {
     let lane = sample().lanes[1].clone();
     let directory = scratch::directory("third-lane");
@@ -174,7 +175,7 @@ fn unaligned_sam_bam_and_cram_give_what_samtools_fastq_and_bwa_give() {
     needs_picard!();
     let directory = scratch::directory("unaligned");
     let lanes = two_lanes();
-    // samtools turns each read group into the files that bwa reads.
+    // Extract the FASTQ files of each read group with samtools, as input for bwa.
     let fastq: Vec<Lane> = lanes
         .iter()
         .enumerate()
@@ -238,7 +239,7 @@ fn aligned_reads_grouped_by_name_are_turned_back_as_samtools_does() {
     let words = ["fastq", "-0", "/dev/null", "-1"].map(std::ffi::OsStr::new).into_iter();
     let words = words.chain([reads[0].as_os_str(), "-2".as_ref(), reads[1].as_os_str(), grouped.as_os_str()]);
     Tool::require("samtools").run(words);
-    // CRAM stores differences from a reference, or embeds the reference.
+    // Write CRAM with differences from an external reference, and CRAM with an embedded reference.
     let as_cram = |name: &str, kind: &str| {
         let (cram, sample) = (directory.join(name), sample());
         let words = ["view", "--no-PG", "-O", kind, "-T"].map(std::ffi::OsStr::new).into_iter();
@@ -253,7 +254,7 @@ fn aligned_reads_grouped_by_name_are_turned_back_as_samtools_does() {
         align(&out).arg("--reads").arg(grouped).run_ok();
         assert_same_as_reference(&fastq, &options(), &out);
     }
-    // Sorted by coordinate, mates are not adjacent.
+    // In a file sorted by coordinate, mates are not adjacent, so it must be rejected.
     let finished = align(&directory.join("sorted")).arg("--reads").arg(&expected.bam).run();
     finished.assert_rejected(&[3], &["record ", "samtools collate"]);
 }
@@ -269,11 +270,11 @@ fn inputs_that_make_no_sense_are_refused_with_a_way_out() {
     let out = directory.join("out");
     let run =
         |words: &[&dyn AsRef<std::ffi::OsStr>]| words.iter().fold(align(&out), |command, word| command.arg(word)).run();
-    run(&[&"--reads", &cram, &lane.reads[1]]).assert_rejected(&[2], &["reads.cram", "give it alone"]);
+    run(&[&"--reads", &cram, &lane.reads[1]]).assert_rejected(&[2], &["reads.cram", "give it without a second file"]);
     let whole = std::fs::read(&cram).expect("samtools wrote it");
     std::fs::write(&cram, &whole[..whole.len() - 40]).expect("it can be written to");
     run(&[&"--reads", &cram]).assert_rejected(&[3], &["reads.cram", "truncated"]);
-    run(&[&"--reads", &bam, &lane.reads[1]]).assert_rejected(&[2], &["reads.bam", "give it alone"]);
+    run(&[&"--reads", &bam, &lane.reads[1]]).assert_rejected(&[2], &["reads.bam", "give it without a second file"]);
     run(&[&"--reads", &lane.reads[0], &lane.reads[1], &"--interleaved"]).assert_rejected(&[2], &["--interleaved"]);
     run(&[&"--reads", &"-", &"-"]).assert_rejected(&[2], &["/dev/stdin"]);
     run(&[&"--reads", &"-", &"--reads", &"/dev/fd/0"]).assert_rejected(&[2], &["same"]);
@@ -325,7 +326,7 @@ fn a_run_that_waits_for_stdin_ends_when_told_to() {
     let text = std::fs::read(&lane.reads[0]).expect("the sample was written");
     let ways: [(&[u8], GodwitCommand); 3] = [
         (b"", align(&directory.join("a")).args(["--reads", "-"])),
-        // Enough for a first chunk, so that the aligner runs when no more input comes.
+        // Write enough text for the first chunk, so that the aligner is running while it waits for more input.
         (&text.repeat(1 + (3 << 20) / text.len()), align(&directory.join("b")).args(["--reads", "-"])),
         (b"", godwit().args(["markdup", "-", "--out"]).arg(directory.join("c.bam"))),
     ];
@@ -336,7 +337,7 @@ fn a_run_that_waits_for_stdin_ends_when_told_to() {
         std::io::Write::write_all(&mut kept, sent).expect("godwit takes it");
         wait_until_idle(running.process_id());
         send_signal(running.process_id(), libc::SIGINT);
-        // The input stays open for the whole test.
+        // Keep the pipe of the input open until the job has exited.
         wait_until_exited(&[running.process_id()]);
         let finished = running.wait_with_output();
         assert_eq!(finished.status.code(), Some(130), "{}", finished.describe());

@@ -1,4 +1,4 @@
-//! SIGTERM and Ctrl-C while a verb waits for input or an answer that never comes.
+//! SIGTERM and Ctrl-C while a verb waits for input or for a response that does not arrive.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -32,13 +32,13 @@ pub(super) fn sample() -> Arc<Sample> {
     })
 }
 
-/// Returns a path of a test as an argument.
+/// Returns a path as text for a command line.
 pub(super) fn path_text(path: &Path) -> &str {
     path.to_str().expect("paths of tests are UTF-8")
 }
 
-/// Gives a run an environment of its own: `directory` for temporary files, and a variable by which its processes are
-/// found.
+/// Sets the environment of a run: `directory` for temporary files, and a variable by which the test finds the processes
+/// of the run.
 pub(super) fn with_mark_variable(command: GodwitCommand, directory: &Path) -> GodwitCommand {
     let temp = directory.join("temp");
     fs::create_dir_all(&temp).expect("it can be made");
@@ -83,7 +83,7 @@ fn assert_stops_on_signals(verb: &str, make: impl Fn(&Path) -> GodwitCommand) {
     assert_stops_on_signals_when(verb, make, is_idle);
 }
 
-/// Checks the same as [`assert_stops_on_signals`], where `waits` reports whether the process waits.
+/// Like [`assert_stops_on_signals`], with a function `waits` that reports whether the process is waiting.
 fn assert_stops_on_signals_when(verb: &str, make: impl Fn(&Path) -> GodwitCommand, waits: impl Fn(u32) -> bool) {
     for number in [libc::SIGTERM, libc::SIGINT] {
         let directory = scratch::directory(&format!("waits-{verb}"));
@@ -142,7 +142,7 @@ fn a_verb_whose_server_never_answers_ends_by_signals() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let url = format!("grpc+tcp://{address}");
-    // The server accepts connections and reads, but sends nothing.
+    // Start a server that accepts connections and reads, but never responds.
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
             std::thread::spawn(move || std::io::copy(&mut { connection }, &mut std::io::sink()));
@@ -195,7 +195,7 @@ fn a_verb_whose_stderr_is_not_read_ends_by_signals() {
     let directory = scratch::directory("waits-stderr");
     let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
     let rows = fifo(&directory, "rows.bam");
-    // The pipe is full before the verb prints a line.
+    // Fill the pipe of stdout, so that the verb blocks when it prints a line.
     let full = vec![b'x'; 1 << 20];
     let fill = writer.try_clone().expect("it can be cloned");
     // SAFETY: fcntl and write access no more than the buffer that they are given.
@@ -282,7 +282,7 @@ fn a_verb_started_to_ignore_a_lost_terminal_outlives_it() {
         command.stdin(std::process::Stdio::null()).stdout(pipes()).stderr(pipes()).spawn().expect("it starts");
     wait_until("it to wait", || is_idle(run.id()));
     send_signal(run.id(), libc::SIGHUP);
-    // The signals arrive in this order.
+    // Send SIGTERM after SIGINT.
     send_signal(run.id(), libc::SIGTERM);
     let status = run.wait().expect("it can be waited for");
     assert_eq!(status.code(), Some(EXIT_INTERRUPTED));

@@ -57,7 +57,7 @@ impl Inputs {
         Self { directory, server }
     }
 
-    /// Returns each verb with a name; its outputs are below `out` of its working directory.
+    /// Returns the command line of each verb, with a name. All outputs are below `out` in the working directory.
     fn verbs(&self) -> Vec<(String, Vec<String>)> {
         let at = |name: &str| self.directory.join(name).display().to_string();
         let url = format!("grpc+tcp://{}", self.server.address);
@@ -143,7 +143,7 @@ fn outputs(directory: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     names_below(&out).into_iter().map(|name| (name.clone(), fs::read(out.join(&name)).ok())).collect()
 }
 
-/// The result of a verb that is not stopped.
+/// The result of a verb that runs to its end.
 struct BaselineRun {
     /// Files and directories, without the content of files that differ in each run.
     outputs: BTreeMap<String, Option<Vec<u8>>>,
@@ -158,7 +158,7 @@ impl BaselineRun {
             let started = Instant::now();
             let finished = inputs.start(words, &directory).run();
             let duration = started.elapsed();
-            // On a machine that lacks a program, doctor exits with an error.
+            // All commands must succeed except doctor, which fails if a program is not installed.
             assert!(finished.status.success() || words[0] == "doctor", "{}", finished.describe());
             Self { outputs: outputs(&directory), duration, code: finished.status.code() }
         };
@@ -172,7 +172,8 @@ impl BaselineRun {
     }
 }
 
-/// Stops a verb once, `after` it has installed its handlers. Returns its exit code and how long it took to end.
+/// Sends a signal to a verb, `after` it has installed its signal handlers. Returns its exit code and the time until its
+/// exit.
 fn stop_after(
     inputs: &Inputs,
     words: &[String],
@@ -185,7 +186,7 @@ fn stop_after(
     let run = inputs.start(words, &directory).spawn();
     let process = run.process_id();
     wait_until("its handlers", || handles_sigterm(process) || !is_running(process));
-    // The moment is drawn from the measured run time; the verb may be in any state then.
+    // Send the signal at a random time within the measured run time, so that it arrives in any state of the verb.
     std::thread::sleep(after);
     let sent = Instant::now();
     send_signal(process, number);
@@ -209,7 +210,7 @@ fn stop_after(
     (code, took)
 }
 
-/// Stops each verb at `moments` moments, and returns a line with the result for each.
+/// Stops each verb at `moments` different times. Returns one line with the results of each verb.
 fn sweep(moments: u32, only: Option<&str>) -> Vec<String> {
     let inputs = Inputs::create();
     let cohort = Cohort::cached();

@@ -1,4 +1,4 @@
-//! Joint calling of several samples: the records of one joint run over the whole genome.
+//! Joint calling of several samples: the records equal those of a single joint run over the whole genome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct Cohort {
 }
 
 impl Cohort {
-    /// Returns the cohort with about 15 reads over each base of each sample, made once.
+    /// Returns the cohort, with a depth of about 15 for each sample. It is created once for all tests.
     pub fn cached() -> &'static Self {
         static COHORT: OnceLock<Cohort> = OnceLock::new();
         COHORT.get_or_init(|| {
@@ -62,7 +62,7 @@ impl Cohort {
         call.env("GODWIT_GATK", gatk::jar_directory())
     }
 
-    /// Returns the GVCF of each sample, as GATK makes it in one run, made once.
+    /// Returns the GVCF of each sample from a single run of GATK. They are created once for all tests.
     fn gvcfs(&self) -> &'static [PathBuf; 3] {
         static GVCFS: OnceLock<[PathBuf; 3]> = OnceLock::new();
         GVCFS.get_or_init(|| {

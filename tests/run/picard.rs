@@ -20,7 +20,7 @@ enum ComparisonResult {
     Different(Vec<String>),
 }
 
-/// Runs both on `input` and compares their outputs.
+/// Runs godwit and Picard on `input` and compares their outputs.
 fn compare_with_picard(input: &Path, directory: &Path, options: &PicardOptions, words: &[&str]) -> ComparisonResult {
     let (marked, metrics_file) = match sort_and_mark(input, directory, "sam", options) {
         Ok(files) => files,
@@ -99,7 +99,7 @@ fn fuzz_against_picard(draw: CaseGenerator) {
 fn fuzzed_files_come_out_as_picard_marks_them() {
     needs_picard!();
     fuzz_against_picard(|seed| {
-        // Every third file with an optical distance other than the default.
+        // For every third seed, use another optical distance than the default.
         let optical_distance = if seed % 3 == 0 { 2500 } else { 100 };
         (
             sam_fuzzer::generate_sam(seed),
@@ -113,8 +113,8 @@ fn fuzzed_files_come_out_as_picard_marks_them_with_any_of_its_options() {
     needs_picard!();
     fuzz_against_picard(|seed| {
         let (mut marking, remove) = (MarkingOptions::from_seed(seed), seed % 10 == 7);
-        // With both, Picard removes optical duplicates that it misses as duplicates; godwit's policies are one or the
-        // other.
+        // Do not combine both options: Picard then also removes optical duplicates that it does not mark as duplicates,
+        // and godwit has no such policy.
         marking.remove_sequencing_duplicates &= !remove;
         let optical_distance = if seed % 3 == 0 { 2500 } else { 100 };
         let case = marking.sam_with_barcodes(&sam_fuzzer::generate_sam(seed), seed);
@@ -141,7 +141,7 @@ fn files_with_contradicting_mates_are_marked_or_refused_but_never_break_godwit()
     assert!(marked >= 50, "godwit refused {} of 100 files", 100 - marked);
 }
 
-/// Shrinks a failing file, stores it, and names its path.
+/// Reduces a failing file, stores the result, and returns a text with its path.
 fn shrink_and_describe(
     seed: u64,
     case: &SamText,
@@ -186,7 +186,7 @@ fn picards_unit_cases_come_out_as_picard_expects() {
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Returns sets of options: each by itself and most of them together.
+/// Returns sets of marking options: each option alone, and most options combined.
 fn marking_option_sets() -> Vec<MarkingOptions> {
     let query = MarkingOptions { query_grouped: true, ..MarkingOptions::default() };
     let tags = MarkingOptions { tagging: TaggingPolicy::All, tag_set_members: true, ..MarkingOptions::default() };
@@ -269,8 +269,8 @@ fn threads_memory_and_order_of_records_do_not_change_a_marked_file() {
     let directory = scratch::directory("markdup-order");
     let mut case = sam_fuzzer::generate_sam(1);
     for seed in 2..200 {
-        // One large file, concatenated from many small ones with the same header lines; names stay distinct by their
-        // prefix.
+        // Concatenate many small files with equal headers to one large file. A prefix makes the names of each file
+        // unique.
         let other = sam_fuzzer::generate_sam(seed);
         if other.header == case.header {
             case.records.extend(other.records.iter().map(|record| format!("s{seed}{record}")));

@@ -22,7 +22,8 @@ struct SimulatedReads {
 }
 
 impl SimulatedReads {
-    /// Returns `plain.fa`, `blocks.fa.gz` (bgzip) and `members.fa.gz` (gzip) with reads, made once.
+    /// Returns the references `plain.fa`, `blocks.fa.gz` (bgzip) and `members.fa.gz` (gzip), and reads. They are
+    /// created once for all tests.
     fn cached() -> &'static Self {
         static SIMULATED: OnceLock<SimulatedReads> = OnceLock::new();
         SIMULATED.get_or_init(|| {
@@ -90,7 +91,7 @@ fn a_reference_compressed_with_bgzip_works_in_every_verb_as_the_plain_one_does()
     let outs = ["plain.fa", "blocks.fa.gz"].map(|reference| {
         let out = sample.directory.join(format!("out-{reference}"));
         let dry = sample.align(reference, &out).args(["--format", "bam,cram", "--dry-run"]).run_ok();
-        assert!(dry.stdout.contains("the run can start"), "{}", dry.describe());
+        assert!(dry.stdout.contains("all checks passed"), "{}", dry.describe());
         sample.align(reference, &out).args(["--format", "bam,cram"]).run_ok();
         out
     });
@@ -118,7 +119,7 @@ fn a_reference_compressed_with_bgzip_works_in_every_verb_as_the_plain_one_does()
         let marked = outs[1].join(to);
         let markdup = godwit().arg("markdup").arg(outs[1].join(from)).arg("--reference").arg(&packed);
         markdup.arg("--out").arg(&marked).run_ok();
-        // CRAM writes RG after the other tags.
+        // Compare only the first eleven fields, because CRAM stores the tag RG after the other tags.
         let fields = |text: String| {
             text.lines().map(|line| line.split('\t').take(11).collect::<Vec<_>>().join("\t")).collect::<Vec<_>>()
         };
@@ -165,7 +166,7 @@ fn a_reference_compressed_with_gzip_is_refused_before_anything_starts() {
         let finished = sample.align("members.fa.gz", &out).args(more).run();
         assert_rejected_before_work(&finished, &out, &[EXIT_INPUT], &words);
     }
-    // A run that does not access bases at random needs only the text of the reference.
+    // Without metrics, the job reads the reference only from start to end, so it also accepts a gzip file.
     sample.align("members.fa.gz", &out).args(["--metrics", "off"]).run_ok();
     let bam = out.join("s.bam");
     for (verb, to) in [("markdup", "m.bam"), ("markdup", "m.cram"), ("call", "c.vcf.gz")] {
@@ -223,7 +224,7 @@ fn names_that_outputs_cannot_have_are_refused_before_the_work() {
         let finished = call.arg("--out").arg(out.join("c.vcf.gz")).run();
         finished.assert_rejected(&[EXIT_MACHINE], &["cannot write", name]);
         assert_eq!(scratch::entry_names(&out), [name], "no region was called");
-        // With alignment, the error is reported before the first read is aligned.
+        // `align --call` must report the same error before it aligns the first read.
         let live = root.join(format!("live-{name}"));
         let beside = name.replacen("c.", "s.", 1);
         fs::create_dir_all(live.join(&beside)).expect("the scratch directory can be written to");

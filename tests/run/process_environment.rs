@@ -1,4 +1,4 @@
-//! The environment of a run: other runs, its input files, pipes, signals, a closed terminal.
+//! Influences on a run from outside: other runs, changed input files, pipes, signals, and a closed terminal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,8 @@ fn a_failed_rerun_does_not_put_new_statistics_beside_an_old_bam() {
     let bam = marked_bam();
     let out = bam.with_file_name("again.bam");
     godwit().arg("markdup").arg(&bam).arg("--out").arg(&out).run_ok();
-    // A directory has the last name, so publishing fails after the others were renamed.
+    // Create a directory with the name of the last output, so that its rename fails after the other outputs were
+    // renamed.
     let report = bam.with_file_name("again.run.json");
     fs::remove_file(&report).expect("it was written");
     fs::create_dir(&report).expect("a directory can be made");
@@ -136,7 +137,7 @@ fn an_interrupted_run_leaves_nothing_and_no_aligner() {
     let sample = sample(20_000);
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let out = scratch::directory("interrupted");
-        // The slower of the two aligners still has seconds of work when the signal handlers are installed.
+        // Use the slower aligner, which still has seconds of work when the signal handlers are installed.
         let align = bwa_identity::align(&sample, &AlignOptions::default(), &out);
         let run = align.args(["--threads", "1", "--aligner", "bwa"]).spawn();
         wait_until("its handlers", || handles_signal(run.process_id(), number));

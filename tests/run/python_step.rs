@@ -140,7 +140,7 @@ fn a_step_that_changes_nothing_changes_nothing() {
 #[test]
 fn rows_that_come_back_unchanged_are_the_bytes_that_were_aligned_in_every_format() {
     needs!("bwa", "python3");
-    // One module name for two functions: the files differ only in their effect.
+    // Write two modules of the same name whose functions have different effects.
     let [kept, made] = [("kept", "same"), ("made", "rebuilt")].map(|(name, function)| {
         let directory = directory();
         fs::write(directory.join("one.py"), format!("from steps import {function} as step\n"))
@@ -171,7 +171,7 @@ fn a_filter_keeps_what_samtools_keeps_however_it_is_written() {
         assert_same_lines(&records(&out.join("sample.bam")), &expected, function);
         assert_outputs_describe_records(&out);
         assert_eq!(dropped_rows(&out), all.len() - expected.len(), "{function}");
-        // Marking precedes the step.
+        // Duplicates are marked before the Python step, so their metrics do not depend on it.
         let marked = |out: &Path| {
             let text = read_text(&out.join("sample.duplicates.txt"));
             text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
@@ -237,7 +237,7 @@ fn files_of_a_step_appear_beside_the_others_when_the_run_is_whole() {
         (records(&align_without_step().join("sample.bam")).len(), records(&out.join("sample.bam")).len())
     );
     assert_outputs_describe_records(&out);
-    // Once more with the same output, which is replaced as a whole; a run that fails does not change it.
+    // A second run with the same --out replaces all outputs. A failed run changes none of them.
     align_with_step("steps:counted", &directory, &out).run_ok();
     align_with_step("steps:kills_itself", &directory, &out).run().assert_rejected(&[EXIT_ENGINE], &["signal 9"]);
     assert_eq!(scratch::entry_names(&out.join("sample.step")), names);
@@ -358,7 +358,7 @@ fn a_function_that_fails_on_a_worker_fails_the_run_as_in_one_process() {
     };
     let out = scratch::directory("step-node-fails");
     on_nodes("steps:raising", &out).assert_rejected(&[EXIT_ENGINE], &["steps:raising", "partition ", "KeyError"]);
-    // The module exists only where the run starts.
+    // The module can be imported on the host that starts the run, but not on the workers.
     let text = "import os\nif 'GODWIT_NODE' in os.environ:\n    raise ModuleNotFoundError('it is not here', name='near')\n\n\n\
                 def keep(table):\n    return table\n";
     fs::write(directory.join("near.py"), text).expect("it can be written");

@@ -1,4 +1,5 @@
-//! The same identity on public genomes and reads. Skipped where the shared data are not beside the repository.
+//! Comparison with the reference pipeline on public genomes and reads. The tests are skipped if the shared data do not
+//! exist.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ fn decompress(gzip: &Path, name: &str, lines: usize) -> PathBuf {
     path
 }
 
-/// Indexes with godwit, aligns with both, compares records and metrics.
+/// Indexes a reference with godwit, aligns with godwit and the reference pipeline, and compares records and metrics.
 fn assert_identical(reference: &Path, lanes: &[Lane], block_bases: u64) {
     godwit().arg("index").arg(reference).run_ok();
     let out = scratch::directory("real-out");
@@ -38,7 +39,7 @@ fn na12878_on_chromosome_20_comes_out_as_the_reference_pipeline_has_it() {
     needs!("bwa", "gzip");
     needs_picard!();
     let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
-    // The first 11.1 Mb contain all but one of the intervals that are not N, including that of the reads.
+    // Keep the first 11.1 Mb, which contain the interval of the reads and all other intervals without N except one.
     let reference = decompress(&data.join("human/ucsc.hg19.chr20.unittest.fasta.gz"), "chr20.fa", 222_000);
     let reads = [1, 2].map(|mate| data.join(format!("human/NA12878.10_10p1mb_R{mate}.fastq.gz"))).to_vec();
     let lane = Lane { reads, read_group: "@RG\\tID:1\\tSM:NA12878\\tLB:one\\tPL:ILLUMINA".to_owned() };

@@ -1,4 +1,4 @@
-//! `godwit recalibrate`: the table and the qualities of one run of GATK over the whole genome.
+//! `godwit recalibrate`: its table and its qualities equal those of a single run of GATK over the whole genome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ fn a_slice_that_fails_names_itself_and_resume_goes_on() {
     let directory = scratch::directory("stopped");
     let known = write_known_sites(cohort, &directory);
     let out = directory.join("ada.bam");
-    // A Java that is killed in the second step.
+    // Install a `java` that is killed in the second step.
     let (home, java) = (directory.join("home"), Tool::require("bash").run(["-c", "command -v java"]).stdout);
     fs::create_dir_all(home.join("bin")).expect("scratch can be written to");
     let script = format!(

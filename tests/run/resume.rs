@@ -1,4 +1,5 @@
-//! Resuming after a fault: the same bytes, almost nothing done twice, never a partial file under a final name.
+//! Resuming after a fault: the output has the same bytes, little work is repeated, and no partial file has the name of
+//! an output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ impl BaselineRun {
         undisturbed
     }
 
-    /// Checks that every output with its final name is whole.
+    /// Checks that each file with the name of an output is complete.
     fn assert_no_partial_file(&self, out: &Path) {
         for name in OUTPUTS {
             let Ok(found) = fs::read(out.join(name)) else { continue };
@@ -80,7 +81,7 @@ impl BaselineRun {
         }
     }
 
-    /// Checks that `out` holds exactly what a run without a fault leaves.
+    /// Checks that `out` contains exactly the files of a run without a fault.
     fn assert_same(&self, out: &Path) {
         self.assert_no_partial_file(out);
         let mut names: Vec<String> = scratch::entry_names(out);
@@ -146,7 +147,7 @@ fn a_run_stopped_at_any_change_to_a_file_goes_on() {
 fn a_run_killed_again_and_again_gets_to_its_end() {
     needs!("bwa", "cc");
     let (undisturbed, all) = (BaselineRun::run(), count_run_changes());
-    // The work after the last partition is done as a whole, so a run has to reach its end.
+    // The work after the last partition has no checkpoints, so each run must have enough time for all of it.
     for share in [2, 3] {
         let out = scratch::directory("again-and-again");
         let mut runs = 0;
@@ -207,7 +208,8 @@ fn other_options_inputs_or_references_are_refused_and_named() {
     let remove = AlignOptions { duplicates: godwit_tests::reference_pipeline::DuplicateHandling::Remove, ..options() };
     refused(&remove, &[], &["cannot resume", "mark", "remove"]);
     refused(&AlignOptions { aligner_args: vec!["-M".into()], ..options() }, &[], &["cannot resume", "-M"]);
-    // Files of reads: one of another size, and one whose difference only its blocks show.
+    // Change the reads in two ways: a file of another size, and a file of the same size in which only the checksum of a
+    // block differs.
     let [first, lane] = &sample.lanes[..] else { panic!("the sample has two lanes") };
     let text = fs::read_to_string(&lane.reads[0]).expect("it is plain text");
     let directory = scratch::directory("other-reads");
@@ -227,7 +229,7 @@ fn other_options_inputs_or_references_are_refused_and_named() {
     fs::write(&other, format!("{}{base}{}", &text[..middle], &text[middle + 1..])).expect("scratch can be written to");
     with_reads(&["cannot resume", "file 1 of lane 2"]);
     assert_eq!(scratch::entry_names(&out.join(".godwit")), kept, "a refusal keeps what there is");
-    // Dates are not compared: copies of the same files are the same.
+    // Modification times are not compared, so a copy of the files is accepted.
     fs::write(&other, &text).expect("scratch can be written to");
     align(&out).arg("--resume").run_ok();
     BaselineRun::run().assert_same(&out);
@@ -255,7 +257,7 @@ fn other_reads_through_pipes_are_noticed_by_their_blocks() {
         let mut bash = godwit_tests::tool::Tool::require("bash").command();
         bash.args(["-c", &command]).output().expect("bash runs")
     };
-    // A full disk, after a block was stored and before all were.
+    // Simulate a full disk after some, but not all, blocks were stored.
     let full = godwit_tests::fault_injection::fault_environment(&out, Fault::FullDisk, 40);
     let stopped = bash(command(&full, "cat", ""));
     assert_eq!(stopped.status.code(), Some(EXIT_MACHINE), "{}", String::from_utf8_lossy(&stopped.stderr));
@@ -285,7 +287,7 @@ fn a_finished_run_says_so_and_is_replaced_only_without_resume() {
     other.assert_rejected(&[EXIT_USAGE], &["--optical-distance 2500"]);
     let more = align(&out).args(["--format", "bam,cram", "--resume"]).run();
     more.assert_rejected(&[EXIT_USAGE], &["--format was bam and is bam,cram now"]);
-    // An output that was removed is written again.
+    // Remove one output: the next run writes it again.
     fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
     assert_eq!(count_events(&align(&out).arg("--resume").run_ok(), "aligned"), undisturbed.blocks);
     undisturbed.assert_same(&out);

@@ -1,4 +1,5 @@
-//! The input that a resumed run reads: from the last known start of a block before the first block that is needed.
+//! Which part of its input a resumed run reads: it starts at the last recorded block start before the first unfinished
+//! block.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -136,7 +137,7 @@ fn reading_goes_on_where_a_block_starts_however_the_files_are_compressed() {
         let first = reads.align(&own).run_ok();
         let blocks = first.stderr.matches("{\"event\":\"aligned\"").count();
         assert!(input_offsets(&own).iter().all(|(from, _)| from.is_none()), "{shape}");
-        // In the first lane, and in the second, whose start may be known or not; the first lane is finished then.
+        // Kill the run in the first lane, and in the second lane, after the first lane is finished.
         for aligned in [blocks * 6 / 10, blocks - 1] {
             let out = scratch::directory("killed");
             kill_after_blocks(reads.align(&out), &out, aligned, false);
@@ -175,7 +176,7 @@ fn what_changed_before_a_start_is_noticed_and_compared_block_by_block() {
     stored.align(&whole).run_ok();
     let blocks = report(&whole)["resumed"]["blocks"].as_u64();
     assert_eq!(blocks, Some(0));
-    // After the bytes that identify files before reading starts, and before the offset at which reading would resume.
+    // Change the file after the bytes that identify it, and before the offset at which a resumed run continues to read.
     let behind = 1_200_000;
     for (what, reads) in [("time of a BGZF block", stored), ("base", CompressedReads::uncompressed())] {
         let out = scratch::directory("killed");
@@ -196,7 +197,7 @@ fn what_changed_before_a_start_is_noticed_and_compared_block_by_block() {
         fs::write(path, bytes).expect("it can be written");
         let resumed = reads.align(&out).arg("--resume").run();
         if changes_reads {
-            resumed.assert_rejected(&[EXIT_USAGE], &["cannot resume", "other reads in block", "of lane 1"]);
+            resumed.assert_rejected(&[EXIT_USAGE], &["cannot resume", "reads in block", "of lane 1"]);
             continue;
         }
         assert!(resumed.status.success(), "{}", resumed.describe());

@@ -19,7 +19,7 @@ const PAR_BASES: usize = 4_000;
 /// Samples and their sexes in the sheet; the last has none.
 const SAMPLE_SEXES: [(&str, &str); 3] = [("adam", "M"), ("eve", "F"), ("kim", "")];
 
-/// A grid that cuts each contig.
+/// The option of a grid that divides each contig into several regions.
 const GRID_ARG: &str = "--grid-size=6K";
 
 /// Reads of three people, and their ploidy table.
@@ -30,8 +30,8 @@ struct SexedSamples {
 }
 
 impl SexedSamples {
-    /// Returns about 25 reads over each base, made once. Samples without a chrY have some reads on it: reads are mapped
-    /// wrongly.
+    /// Returns the samples, with a depth of about 25. They are created once for all tests. Samples without chrY have
+    /// some wrongly mapped reads on it.
     fn cached() -> &'static Self {
         static SEXED_SAMPLES: OnceLock<SexedSamples> = OnceLock::new();
         SEXED_SAMPLES.get_or_init(|| {
@@ -87,7 +87,7 @@ fn expected_ploidy(sex: &str, contig: &str, pos_1based: usize) -> u8 {
     match (contig, sex) {
         ("chrX", "M") if pos_1based > PAR_BASES => 1,
         ("chrY", "F") => 0,
-        // Without a sex the highest ploidy of any.
+        // Without --sex, the highest ploidy of all sexes applies.
         ("chrY", _) => 1,
         _ => 2,
     }
@@ -99,7 +99,7 @@ fn contig_and_position(record: &str) -> (&str, usize) {
     (contig, words.next().and_then(|word| word.parse().ok()).expect("a position"))
 }
 
-/// Returns the records, which a caller made with one ploidy everywhere, at the positions where a sample has that ploidy.
+/// Selects from the records of a run with a single ploidy the positions at which the sample has this ploidy.
 fn records_with_ploidy(wanted: u8, sex: &str, records: Vec<String>) -> Vec<String> {
     let fits = |record: &String| {
         let (contig, pos_1based) = contig_and_position(record);
@@ -142,7 +142,8 @@ fn men_and_women_of_one_sheet_are_called_as_bcftools_calls_each() {
         let vcf = sample_file(&out, sample, "vcf.gz");
         let found = vcf_records(&vcf);
         assert_ploidy(sex, &genotypes(&found));
-        // bcftools has no sex for the highest ploidy of any sex: a table defines it.
+        // Without a sex, godwit uses the highest ploidy of all sexes. bcftools has no such option, so define it in a
+        // ploidy table.
         let table = match sex {
             "" => "chrY 1 9000 K 1\n* * * K 2\n".to_owned(),
             _ => fs::read_to_string(&people.ploidy_table).expect("it was written"),
@@ -155,7 +156,7 @@ fn men_and_women_of_one_sheet_are_called_as_bcftools_calls_each() {
         let mut command = Tool::require("bash").command();
         command.args(["-c", script]).args([&people.reference, &sample_file(&out, sample, "bam"), &own_table, &sexes]);
         let expected = String::from_utf8(record_lines(&run_checked(&mut command).stdout)).expect("it is text");
-        // Where the ploidy is 0, bcftools writes records without a genotype; godwit calls nothing.
+        // At ploidy 0, bcftools writes records without a genotype, and godwit writes no records.
         let has_any = |line: &&str| {
             let (contig, pos_1based) = contig_and_position(line);
             expected_ploidy(sex, contig, pos_1based) > 0
@@ -202,7 +203,7 @@ fn a_sheet_with_another_sex_is_no_run_to_go_on_with() {
     let other = people.changed_sheet("other.csv", |text| text.replace("eve,F", "eve,M"));
     let refused = run(&other).arg("--resume").run();
     refused.assert_rejected(&[EXIT_USAGE], &["1 of 3 samples failed", "eve", "--sex was F and is M now"]);
-    // A sheet without sexes is rejected too.
+    // A sample sheet in which the sexes are empty must be rejected as well.
     let bare = people.changed_sheet("bare.csv", |text| text.replace(",F,", ",,").replace(",M,", ",,"));
     people
         .run(&bare, &out, &["--resume"])
@@ -313,7 +314,7 @@ fn the_workflow_of_gatk_keeps_the_copies_of_each_sample_up_to_joint_genotypes() 
             let (contig, pos_1based) = contig_and_position(record);
             let genotype = record.split(' ').nth(4 + column).expect("a genotype of each");
             let alleles = genotype.split(['/', '|']).count();
-            // For a sample without reads at a position, GATK writes ./. for any ploidy.
+            // GATK writes `./.` for a sample without reads at a position, whatever its ploidy is.
             let fits = alleles == usize::from(expected_ploidy(sex, contig, pos_1based)) || genotype.starts_with('.');
             assert!(fits, "{record}");
         }

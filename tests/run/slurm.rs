@@ -14,13 +14,14 @@ use godwit_tests::tool::run_checked;
 use godwit_tests::wait::{WAIT_TIMEOUT, wait_for, wait_until};
 use godwit_tests::{needs_host_namespaces, scratch};
 
-/// Waits until the file `go` is in the working directory.
+/// A script that waits until the file `go` exists in the working directory.
 const WAIT_FOR_GO_FILE: &str = "until [ -e go ]; do sleep 0.05; done";
 
 macro_rules! needs_slurm {
     () => {
         godwit_tests::needs_slurm!();
-        // Slow tests start with the first test that runs; their results are collected last, in the order of names.
+        // Start all slow jobs with the first test that runs. The tests that check their results come last in the order
+        // of names.
         for slow in [&TIME_LIMIT, &PREEMPTED, &HEADLESS, &FORGOTTEN] {
             LazyLock::force(slow);
         }
@@ -68,7 +69,7 @@ impl<'a> SlurmJobFixture<'a> {
         self.launcher.status(handle).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits for a status, and returns it.
+    /// Waits until the launcher reports a status that the test accepts, and returns this status.
     fn wait_for_status(&self, handle: &JobHandle, what: &str, is_it: impl Fn(&JobStatus) -> bool) -> JobStatus {
         let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
@@ -126,7 +127,7 @@ fn a_job_waits_runs_and_ends_and_slurm_was_told_what_was_shown() {
         ..SlurmProfile::default()
     };
     let mut bench = SlurmJobFixture::on_cluster(slurm::shared_cluster(), "slurm", profile);
-    // Paths of users may contain any of these characters.
+    // Use a path with all characters that need quoting in a shell or in sbatch.
     bench.directory = bench.directory.join("it's 50% \"odd\" #1 $HOME");
     fs::create_dir(&bench.directory).expect("it can be made");
     let script = format!(
@@ -180,7 +181,7 @@ fn a_cancelled_job_is_told_to_end_and_not_queued_again() {
     bench.launcher.cancel(&handle).expect("it can be cancelled");
     assert_eq!(bench.wait_for_end(&handle), JobOutcome::Cancelled);
     assert_eq!(outputs(&job), ["told\n", "told\n"]);
-    // A requeued job is pending after its end.
+    // A job that was requeued instead of cancelled would be pending.
     let told = bench.cluster.show_job(&handle.id);
     assert!(told.contains("JobState=CANCELLED") && told.contains("Restarts=0"), "{told}");
     assert_eq!(scratch::entry_names(&job.job_directory.join("attempts")), ["0"]);
@@ -210,7 +211,7 @@ fn a_job_that_is_submitted_twice_has_two_attempts_of_different_numbers() {
     let bench = SlurmJobFixture::new("slurm-twin");
     let job = bench.job_spec(&format!("echo $GODWIT_ATTEMPT; {WAIT_FOR_GO_FILE}; [ $GODWIT_ATTEMPT = 1 ]"), 1);
     let handles = [submit(&bench, &job), submit(&bench, &job)];
-    // The second job has the higher number. Its file is empty between its creation and the write of its line.
+    // The second attempt has the higher number. Wait for the content of its file, because the file is empty at first.
     let path = job.job_directory.join("attempts/1/job");
     let second = wait_for("the second attempt", || fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')));
     bench.release_job();
@@ -247,7 +248,7 @@ fn setup_that_ends_the_script_is_no_success_and_what_slurm_refuses_is_told() {
     assert!(matches!(error, FleetError::CommandRejected { .. }), "{error}");
     assert!(error.to_string().contains("invalid partition specified: nowhere"), "{error}");
 
-    // The number belongs to another job: it is not cancelled.
+    // A job with the same number but another owner must not be cancelled.
     let bench = site(SlurmProfile::default());
     let theirs = submit(&bench, &bench.job_spec(WAIT_FOR_GO_FILE, 1));
     let ours = JobHandle { directory: scratch::directory("slurm-other"), ..theirs.clone() };
@@ -261,7 +262,7 @@ fn setup_that_ends_the_script_is_no_success_and_what_slurm_refuses_is_told() {
 /// SLURM checks time limits every 30 s, so this test takes as long.
 static TIME_LIMIT: LazyLock<BackgroundTest> = LazyLock::new(|| {
     BackgroundTest::start(|| {
-        // The controller does not answer the first request for the state of the job.
+        // Replace squeue by a function that fails at its first call, like a controller that does not respond.
         let silent = r#"squeue() { if [ -e "$mark/asked" ]; then command squeue "$@"; else touch "$mark/asked"; return 1; fi; }"#;
         let profile = SlurmProfile { stop_before_limit_s: 60, setup: vec![silent.into()], ..SlurmProfile::default() };
         let bench = SlurmJobFixture::on_cluster(slurm::shared_cluster(), "slurm-limit", profile);
@@ -271,7 +272,8 @@ static TIME_LIMIT: LazyLock<BackgroundTest> = LazyLock::new(|| {
         job.time_limit = Some(Duration::from_secs(60));
         let handle = submit(&bench, &job);
         assert_eq!(bench.wait_for_end(&handle), JobOutcome::Succeeded);
-        // SLURM may send its signal a minute early, before a worker handles it, or before the worker has started.
+        // SLURM may send the signal up to a minute early: before the worker has a handler for it, or before the worker
+        // has started.
         let expected = ["0\nkept\n1\n", "0\n1\n", "1\n"];
         let found = outputs(&job);
         assert!(found.iter().all(|output| expected.contains(&output.as_str())), "{found:?}");
@@ -287,7 +289,7 @@ fn when_its_time_is_nearly_over_a_job_keeps_what_it_has_and_goes_on_later() {
     TIME_LIMIT.finish();
 }
 
-/// These have clusters of their own, because they change the state of jobs, hosts and controllers.
+/// Slow tests with separate clusters, because they change the state of jobs, hosts and controllers.
 static PREEMPTED: LazyLock<BackgroundTest> =
     LazyLock::new(|| BackgroundTest::start(|| check_preempted_job_is_requeued(&SlurmCluster::start(1))));
 static HEADLESS: LazyLock<BackgroundTest> =
@@ -381,7 +383,7 @@ fn check_forgotten_job_is_unknown(cluster: &SlurmCluster) {
     bench.launcher.cancel(&handle).expect("there is nothing to cancel");
 }
 
-/// A slow test, on a thread of its own.
+/// A slow test that runs on its own thread.
 struct BackgroundTest(std::sync::Mutex<Option<JoinHandle<()>>>);
 
 impl BackgroundTest {
@@ -392,8 +394,8 @@ impl BackgroundTest {
     fn finish(&self) {
         let thread = self.0.lock().expect("no thread panics while it has the lock").take().expect("one test asks once");
         if let Err(panic) = thread.join() {
-            // The panic message was captured for the test that started the thread, and is not shown where that one
-            // passes.
+            // Repeat the panic message: the test harness has captured it for the test that started the thread, and
+            // shows it only if that test fails.
             let said = panic.downcast_ref::<String>().map(String::as_str);
             panic!("{}", said.or_else(|| panic.downcast_ref().copied()).unwrap_or("it panicked"));
         }

@@ -28,8 +28,7 @@ impl TumorNormalPair {
             let reference = directory.join("ref.fa");
             write_reference(&reference);
             godwit().arg("index").arg(&reference).run_ok();
-            // Both are of one genome; the other half of the tumour's cells has that genome with a base changed every
-            // 1,500.
+            // Tumour and normal have the same genome. In half of the tumour reads, one base in 1,500 is changed.
             let changed = directory.join("changed.fa");
             let text = fs::read_to_string(&reference).expect("it was written");
             let mut random = Random::new(4);

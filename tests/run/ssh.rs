@@ -53,7 +53,7 @@ fn wait_for_end(ssh: &SshLauncher, handle: &JobHandle) -> JobOutcome {
 
 /// Returns the process ids that the workers and their children printed, once all have.
 fn printed_process_ids(job: &JobSpec, each: usize) -> Vec<u32> {
-    // A line counts once it is complete.
+    // Count only complete lines.
     wait_until("the workers' start", || outputs(job).iter().all(|text| text.matches('\n').count() >= each));
     let number = |line: &str| line.parse().expect("a shell prints numbers of processes");
     outputs(job).iter().flat_map(|text| text.lines().take(each).map(number).collect::<Vec<_>>()).collect()
@@ -126,7 +126,7 @@ fn far_processes_end_when_the_connection_does() {
     let job = job_spec(server.directory(), IGNORES_SIGTERM_SCRIPT, 1);
     let handle = ssh.submit(&job).unwrap_or_else(|error| panic!("{error}"));
     let running = printed_process_ids(&job, 2);
-    // ssh itself is killed, as when its machine goes down: it cannot send anything to the other side.
+    // Kill the ssh client, as if its machine had failed: it sends no signal to the remote side.
     let configuration = server.client_configuration().to_string_lossy().into_owned();
     let connections = child_processes(std::process::id(), &configuration);
     assert_eq!(connections.len(), 1);

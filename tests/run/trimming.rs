@@ -28,7 +28,7 @@ fn align(lanes: &[Lane], out: &Path) -> GodwitCommand {
     command.args(["--sample", "sample", "--block-bases", "50000", "--trim", "fastp"])
 }
 
-/// Trims a lane with fastp alone.
+/// Trims a lane with fastp, without godwit.
 fn trim_with_fastp(lane: &Lane, interleaved: bool) -> Lane {
     let directory = scratch::directory("fastp");
     let mates = if interleaved { 2 } else { lane.reads.len() };
@@ -127,7 +127,7 @@ fn what_fastp_passes_over_is_refused_all_the_same() {
     }
 }
 
-/// Writes a fastp that prints its version, or else does `work`.
+/// Writes a script named `fastp` that prints a version if requested, and otherwise executes `work`.
 fn fake_fastp(directory: &Path, version: &str, work: &str) -> PathBuf {
     let path = directory.join(format!("fastp-{version}"));
     let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fastp {version}' >&2; exit; }}\n{work}\n");
@@ -156,7 +156,7 @@ fn a_fastp_that_is_missing_old_dead_or_forgetful_ends_the_run() {
     let finished = run(&dead, &[]);
     assert!(finished.stderr.contains("out of luck") && finished.stderr.contains("--in1"), "{}", finished.describe());
     assert_eq!(finished.status.code(), Some(5), "{}", finished.describe());
-    // It copies the first reads only and reports success.
+    // A `fastp` that copies only the first reads and exits with status 0.
     let script = "while [ $# -gt 0 ]; do case $1 in --in1) a=$2;; --in2) b=$2;; --out1) x=$2;; --out2) y=$2;; \
         --json) j=$2;; esac; shift; done; head -n 400 \"$a\" > $x; head -n 400 \"$b\" > $y; \
         echo '{\"summary\": {\"before_filtering\": {\"total_reads\": 200}}}' > \"$j\"";

@@ -64,12 +64,12 @@ fn run_to_json(run: GodwitCommand) -> Value {
     serde_json::from_str(&stdout).expect("it prints JSON")
 }
 
-/// Returns the counts found, other genotype, missed and false.
+/// Returns the counts of found, wrong-genotype, missed and false alleles.
 fn class_counts(class: &Value) -> [u64; 4] {
     ["found", "other_genotype", "missed", "false"].map(|name| class[name].as_u64().expect(name))
 }
 
-/// Compares, and returns the counts of SNPs and of indels.
+/// Compares calls with the truth, and returns the counts of SNPs and of indels.
 fn compare_counts(calls: &[&str], truth: &[&str]) -> ([u64; 4], [u64; 4]) {
     let case = Case::new();
     let (calls, truth) = (case.vcf("calls.vcf", calls), case.vcf("truth.vcf", truth));
@@ -86,9 +86,10 @@ fn genotypes_count() {
     assert_eq!(compare_counts(&truth, &truth), ([4, 0, 0, 0], NO_COUNTS));
     let calls = ["c1 2 A G 1/1", "c1 4 T C 0/1", "c1 6 G A 1|0", "c1 22 T G 0/1"];
     assert_eq!(compare_counts(&calls, &truth), ([1, 2, 1, 1], NO_COUNTS));
-    // Nothing called: no genotype, or only reference alleles.
+    // Records without called alleles: a missing genotype, or only reference alleles.
     assert_eq!(compare_counts(&["c1 2 A G ./.", "c1 4 T C 0/0", "c1 6 G A ."], &truth), ([0, 0, 4, 0], NO_COUNTS));
-    // A missing allele does not match; one of one is homozygous, like two of two.
+    // A genotype with a missing allele does not match. A haploid genotype of the alternate allele equals a homozygous
+    // diploid one.
     assert_eq!(compare_counts(&["c1 2 A G ./1", "c1 4 T C 1"], &truth), ([2, 0, 2, 0], NO_COUNTS));
     assert_eq!(compare_counts(&["c1 2 A G 1"], &truth), ([0, 1, 3, 0], NO_COUNTS));
 }
@@ -98,14 +99,14 @@ fn indels_in_repeats_are_the_same_wherever_they_stand() {
     needs!("bcftools");
     let left = ["c1 10 CA C 0/1", "c1 23 GACAC G 1/1", "c1 10 C CAA 0/1"];
     let elsewhere = ["c1 12 AA A 0/1", "c1 28 ACACA A 1/1", "c1 18 A AAA 0/1"];
-    // bcftools agrees that they are the same.
+    // The same variants at other positions match, because bcftools left-aligns both files.
     assert_eq!(compare_counts(&elsewhere, &left), (NO_COUNTS, [3, 0, 0, 0]));
-    // With redundant bases, and with another position.
+    // The same variants with redundant bases, and at another position.
     assert_eq!(
         compare_counts(&["c1 9 GCAAA GCAA 0/1", "c1 23 GACAC G 1/1", "c1 17 AAG AAAAG 0/1"], &left),
         (NO_COUNTS, [3, 0, 0, 0])
     );
-    // Without a reference they are not left-aligned.
+    // Without --reference, the variants are not left-aligned and do not match.
     let case = Case::new();
     let (calls, truth) = (case.vcf("calls.vcf", &elsewhere), case.vcf("truth.vcf", &left));
     let run = godwit().arg("compare").arg(&calls).arg(&truth);
@@ -121,7 +122,8 @@ fn alleles_of_one_record_count_by_themselves() {
     let truth = ["c1 2 A C,G 1/2", "c1 10 CA C,CAA 1|2"];
     let split = ["c1 2 A C 0/1", "c1 2 A G 0/1", "c1 10 C CA 0/1", "c1 10 CA C 0/1"];
     assert_eq!(compare_counts(&split, &truth), ([2, 0, 0, 0], [2, 0, 0, 0]));
-    // One of two found, once with the wrong genotype; an allele in no genotype does not count.
+    // Calls with one of two true alleles, once with the wrong genotype. Alleles of a record that are in no genotype do
+    // not count.
     assert_eq!(compare_counts(&["c1 2 A C,T 1/1", "c1 10 CA C,CAAAA 0/1"], &truth), ([0, 1, 1, 0], [1, 0, 1, 0]));
     assert_eq!(compare_counts(&["c1 2 A *,G 1/2"], &["c1 2 A G 0/1"]), ([1, 0, 0, 0], NO_COUNTS));
 }
@@ -132,11 +134,12 @@ fn changes_of_several_bases_are_taken_apart() {
     let apart = ["c1 4 T A 0/1", "c1 5 C G 0/1"];
     assert_eq!(compare_counts(&["c1 4 TC AG 0/1"], &apart), ([2, 0, 0, 0], NO_COUNTS));
     assert_eq!(compare_counts(&apart, &["c1 4 TC AG 0/1"]), ([2, 0, 0, 0], NO_COUNTS));
-    // Both haplotypes of one record share a change: two copies of it.
+    // Both alternate alleles of a record contain the same change, so it counts as homozygous.
     assert_eq!(compare_counts(&["c1 4 TC AC,AG 1/2"], &["c1 4 T A 1/1", "c1 5 C G 0/1"]), ([2, 0, 0, 0], NO_COUNTS));
-    // A change and an insertion after it.
+    // One record contains a substitution and an insertion after it.
     assert_eq!(compare_counts(&["c1 5 CG TGC 0/1"], &["c1 5 C T 0/1", "c1 6 G GC 0/1"]), ([1, 0, 0, 0], [1, 0, 0, 0]));
-    // The same haplotype, but not equal by these rules: documented and reported.
+    // Both files have the same haplotype, but the comparison by records does not match them. The summary reports such
+    // cases.
     let case = Case::new();
     let calls = case.vcf("calls.vcf", &["c1 19 GTC G 0/1", "c1 22 T A 0/1"]);
     let truth = case.vcf("truth.vcf", &["c1 20 T A 0/1", "c1 20 TCT T 0/1"]);
@@ -193,7 +196,7 @@ fn contigs_may_come_in_any_order() {
     needs!("bcftools");
     let truth = ["c1 2 A G 0/1", "c2 3 G T 0/1", "c2 10 A C 1/1"];
     assert_eq!(compare_counts(&["c2 3 G T 0/1", "c2 10 A C 1/1", "c1 2 A G 0/1"], &truth), ([3, 0, 0, 0], NO_COUNTS));
-    // Calls at other positions are false where no regions are given.
+    // Without --confident, all calls at other positions are false positives.
     assert_eq!(compare_counts(&truth, &["c1 2 A G 0/1"]), ([1, 0, 0, 2], NO_COUNTS));
 }
 
@@ -214,7 +217,8 @@ fn only_what_lies_in_a_confident_region_counts() {
             found["confident_bases"].as_u64(),
         )
     };
-    // 0-based, half-open, and by the position after left-alignment; an indel is inside only with all its bases.
+    // Confident regions are 0-based and half-open. A variant is inside by its position after left alignment, and an
+    // indel only if all its bases are inside.
     assert_eq!(judged("c1\t1\t2\n"), ([1, 0, 0, 0], NO_COUNTS, Some(1)));
     assert_eq!(judged("c1\t2\t22\n"), ([0, 0, 1, 1], [1, 0, 0, 0], Some(20)));
     assert_eq!(judged("c1\t2\t20\nc1\t22\t27\n"), ([0, 0, 0, 1], [2, 0, 0, 0], Some(23)));
@@ -240,7 +244,8 @@ fn a_baseline_shows_what_was_gained_and_lost() {
     let found = run_to_json(run());
     let names = ["true_gained", "true_lost", "false_gained", "false_lost"];
     let changes = |class: &str| names.map(|name| found["changes"][class][name].as_u64().expect(name));
-    // Gained: 6, c2 3. Lost: 4 (its genotype). False gained: 4, 7. False lost: 22, c2 3.
+    // True positives gained at c1:6 and c2:3, lost at c1:4 (genotype). False positives gained at c1:4 and c1:7, lost at
+    // c1:22 and c2:3.
     assert_eq!(changes("snps"), [2, 1, 2, 2]);
     assert_eq!(changes("indels"), [0, 1, 1, 0]);
     assert_eq!(changes("all"), [2, 2, 3, 2]);
@@ -328,7 +333,7 @@ fn a_bcftools_that_goes_wrong_is_named() {
     with("kill -9 $$").assert_rejected(&[5], &["signal 9"]);
     with("cat >/dev/null; head -c 20000 /dev/zero").assert_rejected(&[5], &["not VCF"]);
     with("bcftools norm -a - | grep -v 10")
-        .assert_rejected(&[5], &["1 of 2 input sites", "are missing from its output"]);
+        .assert_rejected(&[5], &["1 of 2 input sites", "are missing in the output of bcftools norm"]);
     with("bcftools norm -a - | sed s/c1/c2/").assert_rejected(&[5], &["not one of the input sites"]);
     let old = case.path("old");
     scratch::write_executable(&old, "#!/bin/sh\necho 'bcftools 1.9'\n");
@@ -383,7 +388,7 @@ impl VariantGenerator {
         }
     }
 
-    /// Pads the same change with more bases.
+    /// Returns the same allele with additional bases before and after it.
     fn pad_allele(
         &mut self,
         at: usize,
@@ -507,14 +512,14 @@ fn na12878_called_by_bcftools_finds_all_of_giab_in_its_regions() {
     };
     let alleles = run_to_json(run().arg("--ignore-genotypes"));
     assert_eq!(class_counts(&alleles["calls"]["all"]), [49, 0, 0, 0]);
-    // Two of the four indels are called with one copy where the truth has two.
+    // Two of the four indels are heterozygous in the calls but homozygous in the truth.
     let found = run_to_json(run());
     assert_eq!(
         (class_counts(&found["calls"]["snps"]), class_counts(&found["calls"]["indels"])),
         ([45, 0, 0, 0], [2, 2, 0, 0])
     );
     assert_eq!(found["confident_bases"], 8999);
-    // Regions on the same contigs named without chr do not match.
+    // Regions whose contig names lack `chr` do not match the contigs of the calls.
     let other = data.join("test_giab.b37_chr20_100kbp_at_10mb.bed");
     let run = godwit().arg("compare").arg(&calls).arg(data.join(truth)).arg("--confident").arg(other).run();
     run.assert_rejected(&[3], &["\"20\"", "\"chr20\"", "--rename-chrs"]);

@@ -13,7 +13,8 @@ fn samtools_view(path: &Path, words: &[&str]) -> String {
     String::from_utf8(printed).expect("samtools prints text")
 }
 
-/// Sorts `input` with samtools and with godwit, and compares the records; then counts them by SQL, all and by `region`.
+/// Sorts `input` with samtools and with godwit, and compares the records. Then counts all records, and those of a
+/// region, by SQL.
 fn assert_same_as_samtools(input: &Path, region: Option<(&str, &str)>) {
     let (theirs, ours) = (input.with_extension("samtools.bam"), input.with_extension("godwit.bam"));
     run_checked(Tool::require("samtools").command().args(["sort", "--no-PG", "-o"]).arg(&theirs).arg(input));

@@ -1,4 +1,5 @@
-//! `godwit call`: the records of one run of the caller over the whole genome, for any grid and number of callers.
+//! `godwit call`: with any grid and number of callers, the records equal those of a single run of the caller over the
+//! whole genome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ pub(super) struct AlignedSample {
 }
 
 impl AlignedSample {
-    /// Returns about 30 reads over each base of a diploid genome with known variants, made once.
+    /// Returns an aligned sample of a diploid genome with known variants and a depth of about 30. It is created once
+    /// for all tests.
     pub(super) fn cached() -> &'static Self {
         static ALIGNED: OnceLock<AlignedSample> = OnceLock::new();
         ALIGNED.get_or_init(|| {
@@ -60,7 +62,7 @@ impl AlignedSample {
         command.arg("--out").arg(out).args(["--grid-size", "7K"])
     }
 
-    /// Returns the records of the plain commands of bcftools.
+    /// Returns the records that `bcftools mpileup | bcftools call` writes for the whole genome.
     pub(super) fn bcftools_records(&self, mpileup: &str, call: &str) -> Vec<u8> {
         let (reference, bam) = (self.reference.display(), self.bam());
         let script = format!(
@@ -71,7 +73,7 @@ impl AlignedSample {
     }
 }
 
-/// Writes the genome of all samples here.
+/// Writes the reference genome that the samples of these tests share.
 pub(super) fn write_reference(path: &Path) {
     let mut random = Random::new(5);
     let mut text = String::new();
@@ -158,7 +160,7 @@ fn options_of_mpileup_and_call_reach_them() {
     let out = scratch::directory("options").join("a.vcf.gz");
     aligned.call(&out).args(["--caller-args", "-q 30 -a FORMAT/AD,FORMAT/DP | -m -A"]).run_ok();
     assert_same_text(&vcf_records(&out), &aligned.bcftools_records("-q 30 -a FORMAT/AD,FORMAT/DP", "-m -A"));
-    // Every position is a record here, so that every border of regions is tested.
+    // Request a record for each position, so that the test covers all borders of regions.
     let header = String::from_utf8_lossy(
         &Tool::require("bcftools").run(["view".as_ref(), "-h".as_ref(), out.as_os_str()]).stdout,
     )
@@ -212,11 +214,12 @@ fn haplotype_caller_gives_the_sites_and_genotypes_of_one_run() {
     let aligned = AlignedSample::cached();
     for (name, words) in [("vcf", &[][..]), ("gvcf", &["-ERC", "GVCF"])] {
         let call = |out: &Path| {
-            // Java takes seconds to start.
+            // Use a coarse grid, because each start of Java takes seconds.
             let call = aligned.call_with_grid("30K", out).env("GODWIT_GATK", gatk::jar_directory());
             call.args(["--caller", "gatk", "--caller-memory", "1G", "--caller-args", &words.join(" ")])
         };
-        // Creates the reference's dictionary, which the run over the whole genome needs too.
+        // This call creates the sequence dictionary of the reference, which the single run over the whole genome also
+        // needs.
         let out = scratch::directory("gatk").join(format!("{name}.vcf.gz"));
         call(&out).args(["--threads", "2", "--memory", "2G"]).run_ok();
         let again = out.with_file_name(format!("{name}.again.vcf.gz"));
@@ -245,7 +248,7 @@ fn a_template_runs_a_real_caller() {
     let script = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.display());
     let out = assert_same_for_worker_counts(|out| aligned.call(out).args(["--caller", &script]));
     assert_same_text(&vcf_records(&out), &aligned.bcftools_records("", "-mv"));
-    // A caller that writes to its standard output.
+    // Test a caller that writes the VCF to stdout.
     let out = directory.join("printed.vcf.gz");
     let printing = "freebayes -f {reference} -t {bed} -p {ploidy} {bam}";
     aligned.call(&out).args(["--caller", printing]).run_ok();
@@ -342,7 +345,7 @@ fn regions_are_strings_or_files_and_ends_beyond_contigs_are_clipped() {
     assert!(said.contains("clipped") && said.contains("line 1 of") && said.contains("over.bed"), "{said}");
     let refused = |region: &str| aligned.call(&out).args(["--regions", region]).run();
     refused("chr9:1-100").assert_rejected(&[2], &["--regions", "no contig \"chr9\""]);
-    refused("chr1:50001-50002").assert_rejected(&[2], &["--regions", "starts beyond the end of chr1", "50000"]);
+    refused("chr1:50001-50002").assert_rejected(&[2], &["--regions", "starts after the end of contig chr1", "50000"]);
     refused("nowhere.bed").assert_rejected(&[4], &["nowhere.bed", "neither a file nor a region"]);
 }
 
@@ -404,7 +407,7 @@ fn places_deeper_than_mpileup_looks_are_the_same_at_any_grid_once_it_looks_deep_
     let align = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").args(reads);
     align.args(["--sample", "s", "--metrics", "off", "--out"]).arg(&output).run_ok();
     let deep = AlignedSample { reference, output };
-    // About 400 reads on each base, of which mpileup would use 250.
+    // The depth is about 400 reads, more than the default limit of 250 in mpileup.
     let out = directory.join("a.vcf.gz");
     deep.call_with_grid("1K", &out).args(["--caller-args", "-d 100000 | -m"]).run_ok();
     assert_same_text(&vcf_records(&out), &deep.bcftools_records("-d 100000", "-m"));
@@ -434,7 +437,7 @@ fn na12878_from_fastq_gives_all_variants_and_no_false_one() {
     let directory = scratch::directory("na12878");
     let unpacked =
         |name: &str| run_checked(Tool::require("gzip").command().arg("-cd").arg(data.join("human").join(name))).stdout;
-    // The first 11.1 Mb contain the interval of the reads.
+    // Keep the first 11.1 Mb, which contain the interval of the reads.
     let reference = directory.join("chr20.fa");
     let text = unpacked("ucsc.hg19.chr20.unittest.fasta.gz");
     let text: Vec<u8> = text.split_inclusive(|byte| *byte == b'\n').take(222_000).flatten().copied().collect();
@@ -461,8 +464,8 @@ fn na12878_from_fastq_gives_all_variants_and_no_false_one() {
         let out = directory.join(format!("{caller}.{grid}.vcf.gz"));
         let call =
             godwit().arg("call").arg("--reference").arg(&reference).arg("--reads").arg(&run).arg("--out").arg(&out);
-        // Reads are in a tenth of a megabase: a small grid over the whole contig would start a caller on nothing
-        // thousands of times.
+        // All reads are within 0.1 Mb. Restrict calling to this interval, because a fine grid over the whole contig
+        // would start the caller thousands of times without reads.
         fs::write(directory.join("a.bed"), "chr20\t9990000\t10110000\n").expect("scratch can be written to");
         let call = call.args(["--caller", caller, "--grid-size", grid, "--regions"]).arg(directory.join("a.bed"));
         call.run_ok();

@@ -158,8 +158,8 @@ fn few_variants_are_held_to_hard_filters_and_that_is_said() {
     let cohort = Cohort::new(&directory, 300, 100);
     let out = directory.join("out.vcf.gz");
     let run = cohort.filter(&out).args(cohort.resources()).run_ok();
-    assert!(run.stderr.contains("too few to learn from, which takes 10000 and 2000"), "{}", run.describe());
-    // The filters that the thresholds give the records, computed here.
+    assert!(run.stderr.contains("too few to train the model, which requires 10000 and 2000"), "{}", run.describe());
+    // Compute the expected filters of each record from the thresholds.
     let found = vcf_records(&out);
     let original = vcf_records(&cohort.joint);
     let judged = |line: &str| {

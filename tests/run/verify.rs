@@ -1,4 +1,4 @@
-//! `godwit verify`: its findings, with a manifest and without.
+//! `godwit verify` with and without a manifest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn outputs_are_what_their_manifest_says_wherever_they_are_moved() {
         let one = verify(&out.join("sample.bam"));
         assert!(one.stdout.contains(&format!(": {records} records")), "{}", one.stdout);
     }
-    // Two runs in one directory: each file has its own manifest.
+    // Put the outputs of two runs into one directory. `verify` must find the manifest of each file.
     let moved = scratch::directory("moved");
     let marked = moved.join("other.bam");
     godwit().arg("markdup").arg(out.join("sample.bam")).arg("--out").arg(&marked).run_ok();
@@ -108,10 +108,10 @@ fn a_bam_cut_at_a_block_edge_with_its_end_put_back_is_found() {
     write(&bam, &cut);
     Tool::require("samtools").run(["quickcheck".as_ref(), bam.as_os_str()]);
     verify(&bam).assert_rejected(&[EXIT_INPUT], &["sample.bam", "bytes"]);
-    // Without a manifest the index shows the damage.
+    // Remove the manifest: `verify` detects the damage by comparison with the index.
     fs::remove_file(out.join("sample.manifest.json")).expect("it was written");
     verify(&bam).assert_rejected(&[EXIT_INPUT], &["sample.bam", "index", "records"]);
-    // Without either the damage cannot be detected, which is reported.
+    // Remove the index as well: `verify` cannot detect the damage and says so.
     fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
     let alone = verify(&bam);
     assert!(alone.status.success() && alone.stdout.contains("no manifest"), "{}", alone.describe());
@@ -162,7 +162,7 @@ fn files_of_other_tools_are_checked_by_themselves() {
         assert_eq!(found.status.code(), Some(EXIT_INPUT), "{what}: {}", found.describe());
         found.assert_rejected(&[EXIT_INPUT], &["foreign.bam"]);
     }
-    // Records that are not in the order that the header declares.
+    // Write records in an order that contradicts the header.
     let text =
         String::from_utf8(samtools.run(["view".as_ref(), "-h".as_ref(), out.join("sample.bam").as_os_str()]).stdout);
     let text = text.expect("SAM is text");
@@ -193,7 +193,7 @@ fn every_file_of_a_directory_is_checked_whatever_is_wrong_with_others() {
     bytes[middle] ^= 1;
     write(&bam, &bytes);
     fs::remove_file(out.join("sample.idxstats.txt")).expect("it is there");
-    // Root cannot read a link to itself either.
+    // Use a symbolic link to itself, which not even root can read.
     let looped = out.join("sample.flagstat.txt");
     fs::remove_file(&looped).expect("it is there");
     std::os::unix::fs::symlink("sample.flagstat.txt", &looped).expect("a link can be made");

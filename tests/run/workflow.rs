@@ -53,7 +53,7 @@ fn report(out: &Path) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// Returns the names of the steps of a list, and whether they were done before.
+/// Returns the names of the steps in a report, and whether an earlier start had finished them.
 fn step_names(list: &Value) -> Vec<(String, bool)> {
     let steps = list.as_array().expect("a list").iter();
     let step = |step: &Value| {
@@ -222,7 +222,7 @@ fn the_workflow_of_gatk_ends_in_filtered_joint_variants() {
         run.arg(&known).env("GODWIT_GATK", gatk::jar_directory())
     };
     let first = gatk().run_ok();
-    let how = "GATK's hard filters, not variant recalibration: there are no resources to learn from";
+    let how = "GATK's hard filters, not variant recalibration: no resources are given to train the model";
     assert!(first.stderr.contains(&format!("variants were filtered by {how}")), "{}", first.describe());
     let told = report(&out);
     for sample in told["samples"].as_array().expect("a list") {
@@ -243,7 +243,7 @@ fn the_workflow_of_gatk_ends_in_filtered_joint_variants() {
     found.sort();
     assert!(expected.len() > 100, "{} records", expected.len());
     assert_eq!(found, expected);
-    // All steps are done: another start does nothing.
+    // All steps are finished, so another start runs no step.
     let again = gatk().arg("--resume").run_ok();
     let told = report(&out);
     let all =

@@ -1,4 +1,4 @@
-//! Searches on a cluster: the bytes of one pass, whichever worker is lost.
+//! Searches on a cluster write the same bytes as a single run, also if a worker is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ fn read_summary(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(path).expect("it wrote its summary")).expect("JSON")
 }
 
-/// Checks that the output is that of one pass, and that only it and the files `beside` are left.
+/// Checks that the output equals that of a single run, and that the directory contains only the output and the files
+/// named in `beside`.
 #[track_caller]
 fn assert_same(command: &str, directory: &Path, run: &GodwitOutput, beside: &[&str]) {
     assert!(run.status.success(), "{}", run.describe());
@@ -48,14 +49,14 @@ fn any_number_of_workers_writes_the_bytes_of_one_pass() {
         (3, "--workers 2 --fragments 64", QUICK_COMMAND),
         (2, "", "blastn -db genes -query near.fa -outfmt 17"),
         (2, "--fragments 3", "blastp -db proteins -query long.fa -outfmt 5 -max_target_seqs 5"),
-        // Batches enough for each worker to have its own.
+        // This search has so many queries that each worker gets its own batches.
         (2, "", "blastp -db second -query proteins.fa -outfmt 7 -evalue 1e-30"),
     ] {
         let (directory, out, told) = output_paths("search-nodes");
         let options = format!("--on local --nodes {nodes} --threads 1 {more} --summary {}", told.display());
         let run = databases().search(&options, command, &out).run();
         match command.ends_with("17") {
-            // The header of SAM contains the command line with the path of the output.
+            // Do not compare SAM outputs, whose header contains the command line with the path of the output.
             true => assert!(run.status.success(), "{}", run.describe()),
             false => assert_same(command, &directory, &run, &[]),
         }

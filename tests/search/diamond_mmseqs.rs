@@ -31,7 +31,7 @@ fn databases_directory() -> &'static Path {
         for name in ["proteins.fa", "far.fa", "coding.fa", "genes.fa"] {
             std::fs::copy(databases().directory.join(name), directory.join(name)).expect("it can be copied");
         }
-        // More than MMseqs2 assigns to threads in one round, and not a multiple of it.
+        // Use more queries than MMseqs2 assigns to its threads in one round, and not a multiple of this number.
         let proteins = std::fs::read_to_string(directory.join("proteins.fa")).expect("FASTA is text");
         let some: Vec<&str> = proteins.split_inclusive("\n>").step_by(6).collect();
         let some: String = some.iter().map(|record| format!(">{}", record.trim_matches('>'))).collect();
@@ -48,7 +48,7 @@ fn databases_directory() -> &'static Path {
 fn expected_output(command: &str) -> Vec<u8> {
     let place = scratch::directory("one-run");
     let words = split_arguments(command, &place);
-    // By its name, because SAM's header contains it.
+    // Run the tool by its name, because the SAM header contains the name as it was called.
     run_checked(std::process::Command::new(&words[0]).args(&words[1..]).current_dir(databases_directory()));
     std::fs::read(place.join("out")).expect("the tool writes its output")
 }

@@ -1,4 +1,5 @@
-//! Hits as columns: the rows that NCBI's application prints as a table, in its order, for any format of the report.
+//! Tables of hits (`--hits`): for any report format, the rows equal the table that NCBI's program prints, in the same
+//! order.
 
 use std::path::Path;
 
@@ -26,14 +27,14 @@ fn one_pass_rows(command: &str) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// Reports whether a number would be printed like that: rounded it differs by at most half of the last digit; truncated
-/// (as bit scores from 100 on) by less than one digit.
+/// Reports whether `value` is printed as this text. A rounded number differs by at most half of the last digit, and a
+/// truncated one (bit scores from 100 on) by less than one digit.
 fn is_printed_as(value: &str, printed: &str, is_cut: bool) -> bool {
     let (value, rounded): (f64, f64) = (value.parse().expect("a number"), printed.parse().expect("a number"));
     let (digits, exponent) = printed.split_once('e').unwrap_or((printed, "0"));
     let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len() as i32);
     let unit = 10_f64.powi(exponent.parse::<i32>().expect("an exponent") - decimals);
-    // Values below 1e-180 are printed as 0.0.
+    // BLAST+ prints e-values below 1e-180 as 0.0.
     (rounded == 0.0 && (0.0..1e-180).contains(&value))
         || (value - rounded).abs() <= if is_cut { 0.999_999 * unit } else { 0.500_001 * unit }
 }
@@ -44,7 +45,8 @@ fn assert_rows(command: &str, found: &[Vec<String>], expected: &[Vec<String>]) {
     assert_eq!(found.len(), expected.len(), "{command}: rows");
     let mut queries: Vec<&str> = Vec::new();
     for (found, expected) in found.iter().zip(expected) {
-        // Names of the queries are all different, and the rows of a query are adjacent.
+        // A change of the query name starts the rows of the next query, because all names differ and the rows of a
+        // query are adjacent.
         if queries.last() != Some(&expected[0].as_str()) {
             queries.push(&expected[0]);
         }

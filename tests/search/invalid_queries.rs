@@ -1,4 +1,4 @@
-//! Unusual and invalid queries among others: each search ends as NCBI's own does, with the same bytes.
+//! Unusual and invalid queries among valid ones: exit code and output equal those of NCBI's program.
 
 use godwit_tests::binary::godwit;
 use godwit_tests::{needs, scratch};

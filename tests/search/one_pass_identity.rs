@@ -1,4 +1,4 @@
-//! The bytes are those of one pass for every program, format, number of ranges and number of hits.
+//! For each program, format, number of ranges and number of hits, the output equals that of a single run byte for byte.
 
 use godwit_tests::needs;
 

@@ -150,7 +150,7 @@ impl MemoryCgroup {
 
 impl Drop for MemoryCgroup {
     fn drop(&mut self) {
-        // No other process has a group of this name.
+        // Remove the control group, whose name is unique to this process.
         let _ = std::fs::remove_dir(&self.0);
     }
 }
@@ -173,7 +173,7 @@ fn a_database_of_three_times_the_memory_of_all_workers_is_searched_as_by_one_pas
         }
         for (number, protein) in proteins.iter().enumerate() {
             let letters: String = protein.lines().skip(1).collect();
-            // Copies differ a little, so that not all hits are equal.
+            // Shorten some copies by a few letters, so that their hits have different scores.
             let letters = &letters[(copy % 7).min(letters.len() - 1)..];
             bytes += letters.len();
             writeln!(big, ">c{copy}_{number}\n{letters}").expect("scratch can be written");
@@ -184,8 +184,8 @@ fn a_database_of_three_times_the_memory_of_all_workers_is_searched_as_by_one_pas
     run_checked(Command::new("makeblastdb").args(make).current_dir(&data.directory));
     let command = "blastp -db big -query few.fa -outfmt 6";
     let expected = data.expected_output(command);
-    // Pages in the cache are charged to the group that read them: files are dropped from it, and the group reads them
-    // again.
+    // The kernel charges cached pages to the control group that read them first. Drop the files from the cache, so that
+    // the group of the test reads them again.
     let forget = "for file in big.p*; do dd if=$file iflag=nocache count=0 status=none; done";
     run_checked(Command::new("bash").args(["-euc", forget]).current_dir(&data.directory));
     let mut search = Command::new("bash");

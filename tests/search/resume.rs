@@ -1,4 +1,4 @@
-//! Resuming stopped searches: the bytes of one pass, and no batch done twice.
+//! Resuming stopped searches: the output equals that of a single run, and no batch is searched twice.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl SearchDirectory {
         stopped
     }
 
-    /// Resumes the search, and compares. Returns the summary.
+    /// Resumes the search, compares its output with that of a single run, and returns the summary.
     fn resume(&self, options: &str, command: &str) -> serde_json::Value {
         let told = self.directory.join("summary.json");
         self.search(&format!("{options} --resume --summary {}", told.display()), command).run_ok();
@@ -77,7 +77,7 @@ fn a_search_that_was_killed_at_any_moment_goes_on() {
     for lines in [1, 3, 8] {
         let place = SearchDirectory::new("resume");
         stopped += usize::from(place.kill_at_journal_lines("--fragments 6 --workers 2", COMMAND, lines));
-        // Other workers take the ranges that are left.
+        // The resumed search has another number of workers, which search the remaining ranges.
         place.resume("--workers 1", COMMAND);
     }
     assert!(stopped > 0, "each search ended before it could be killed");
@@ -86,7 +86,7 @@ fn a_search_that_was_killed_at_any_moment_goes_on() {
 #[test]
 fn finished_batches_are_not_searched_again() {
     needs!("makeblastdb");
-    // Each worker takes whole batches here, and there are many.
+    // With this command, the search has many batches, and each worker searches complete batches.
     let command = "blastp -db second -query proteins.fa -outfmt 7 -evalue 1e-30";
     let place = SearchDirectory::new("resume-batches");
     let hits = format!("--workers 2 --hits {}/hits.parquet", place.directory.display());
@@ -118,7 +118,7 @@ fn a_search_of_something_else_does_not_go_on() {
         place.search(options, &command).run().assert_rejected(&[EXIT_USAGE], &["cannot resume", said]);
         assert!(place.journal_directory().is_dir() && !place.out().exists(), "{command}");
     }
-    // Without --resume the search starts over.
+    // Without --resume, the search starts from the beginning.
     place.search("--workers 2", "blastp -db proteins -query far.fa -outfmt 6").run_ok();
     assert_eq!(scratch::entry_names(&place.directory), ["out"]);
     databases().search("--resume", COMMAND, "-".as_ref()).run().assert_rejected(&[EXIT_USAGE], &["-out FILE"]);

@@ -16,7 +16,7 @@ pub(super) struct SearchDatabases {
     pub(super) directory: PathBuf,
 }
 
-/// Returns the databases, made once.
+/// Returns the databases, which are created once for all tests.
 pub(super) fn databases() -> &'static SearchDatabases {
     static DATABASES: OnceLock<SearchDatabases> = OnceLock::new();
     DATABASES.get_or_init(|| {
@@ -29,7 +29,7 @@ pub(super) fn databases() -> &'static SearchDatabases {
         let near: Vec<Vec<u8>> = genes.iter().step_by(27).map(|parent| mutate(&mut random, BASES, parent, 4)).collect();
         let coding: Vec<Vec<u8>> =
             proteins.iter().step_by(90).map(|protein| back_translate(&mut random, protein)).collect();
-        // Longer than most proteins: the engine splits it.
+        // A query longer than most proteins, which the engine splits.
         let long: Vec<u8> = proteins.iter().step_by(4).flatten().copied().collect();
         assert!(long.len() > 25_000, "the long query has only {} letters", long.len());
         let coded: Vec<Vec<u8>> = genes.iter().cloned().chain(coding.iter().cloned()).collect();
@@ -91,7 +91,7 @@ impl SearchDatabases {
         std::fs::read(&out).expect("the search writes its output")
     }
 
-    /// Checks that one pass and searches in parts write the same bytes.
+    /// Checks that a single run and searches in parts write the same bytes.
     pub(super) fn assert_same(&self, options: &[&str], command: &str) {
         let expected = self.expected_output(command);
         assert!(!expected.is_empty(), "{command} found nothing to compare");
@@ -140,17 +140,17 @@ fn random_families(
         let length = random.between(length.0, length.1);
         let parent: Vec<u8> = (0..length).map(|_| *random.pick(letters)).collect();
         for member in 0..members as i64 {
-            // The first three are identical.
+            // The first three members of a family are identical.
             all.push(mutate(random, letters, &parent, if member < 3 { 0 } else { member * 4 }));
         }
     }
-    // Families are spread over the database.
+    // Shuffle the sequences, so that each family is distributed over the whole database.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|index| (*index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     order.into_iter().map(|index| all[index].clone()).collect()
 }
 
-/// Changes `percent` of a hundred letters, and leaves one out now and then.
+/// Replaces `percent` percent of the letters, and sometimes deletes a letter.
 fn mutate(random: &mut Random, letters: &[u8], parent: &[u8], percent: i64) -> Vec<u8> {
     let mut child = Vec::with_capacity(parent.len());
     for letter in parent {

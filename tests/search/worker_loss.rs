@@ -1,4 +1,4 @@
-//! Lost and restarted workers: the bytes stay the same.
+//! The output of a search does not change if workers are lost and restarted.
 
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ fn a_summary_says_where_the_time_went() {
 fn subjects_that_no_list_has_room_for_are_left_where_they_were_found() {
     needs!("makeblastdb");
     let directory = scratch::directory("dropped");
-    // blastn keeps 20 subjects for these 5; blastp would keep more than exist.
+    // For -max_target_seqs 5, blastn keeps 20 subjects in its first phase. blastp would keep more subjects than the
+    // database has.
     let command = "blastn -task blastn -db genes -query near.fa -outfmt 6 -evalue 2000 -max_target_seqs 5";
     let summary_of = |fragments: u32| -> serde_json::Value {
         let (out, summary) = (directory.join(fragments.to_string()), directory.join("summary.json"));
@@ -111,7 +112,8 @@ fn workers_end_by_themselves_and_well() {
         databases().search("--workers 2", "blastp -db proteins -query far.fa -outfmt 6", &directory.join("out"));
     let search = search.env("GODWIT_BLAST", &noted).env("NOTED_ENDS", &ends);
     search.env("NOTED_WORKER", binary::path().with_file_name("godwit-blast")).run_ok();
-    // One prints its version, two search; the search does not wait for them.
+    // Three processes were started: one to print its version, and two that search. The search does not wait for their
+    // exit.
     let told = || std::fs::read_to_string(&ends).unwrap_or_default();
     let noted = (0..600).find_map(|_| {
         std::thread::sleep(Duration::from_millis(50));

@@ -204,7 +204,7 @@ fn few_people_are_in_no_count() {
         ),
         ("SELECT count(*) n FROM study", "n\n40\n"),
         ("SELECT count(*) n FROM study WHERE sex = 'x' OR sex IS NULL", "n\n0\n"),
-        // The difference between two queries is either a group or empty.
+        // The results of two queries differ by whole groups or not at all.
         ("SELECT count(*) n FROM study WHERE sex <> 'f'", "n\n30\n"),
         (
             "SELECT min(dose) least, max(dose) most, count(DISTINCT dose) n FROM study WHERE sex = 'f'",
@@ -262,7 +262,7 @@ fn a_decision_is_explained() {
     test("bob", &["cohort/people.csv", "--column", "position"]).assert_rejected(&[4], &["cohort/people.csv"]);
     let hidden = test("carol", &["cohort/people.csv"]);
     hidden.assert_rejected(&[4], &["cohort/people.csv"]);
-    assert!(hidden.stdout.contains("no rule covers it"), "{}", hidden.stdout);
+    assert!(hidden.stdout.contains("no rule names this dataset"), "{}", hidden.stdout);
     let whole = test("alice", &["cohort/people.csv", "--region", "chr1:1-5"]);
     assert!(whole.status.success() && whole.stdout.contains("file     whole"), "{}", whole.describe());
     test("bob", &["x.csv", "--region", "chr1:9-5"]).assert_rejected(&[2], &["--region"]);
@@ -325,13 +325,13 @@ fn accesses_are_recorded_and_survive_a_kill() {
         let here = path_text(&directory).to_owned() + "/copy.csv";
         let copied = godwit().args(["copy", &place, &here, "--token-file", path_text(&token)]).run();
         copied.assert_rejected(&[2], &["general research"]);
-        // As a power failure of the machine does.
+        // Kill the server with SIGKILL, which has the effect of a power failure.
         let (code, _) = served.stop(9);
         assert_eq!(code, None);
         let recorded = read_file(&audit);
         assert!(recorded.lines().count() > lines, "round {round} is not recorded");
         lines = recorded.lines().count();
-        // A line that was truncated by the stop.
+        // Append an incomplete line, as a killed server leaves it.
         write_file(&audit, &(recorded + "{\"time\":\"2026"));
         godwit().args(["audit", "verify", path_text(&audit)]).run().assert_rejected(&[3], &["audit.jsonl", "line"]);
     }
@@ -356,7 +356,7 @@ fn accesses_are_recorded_and_survive_a_kill() {
     assert_eq!(done[0]["what"], "SELECT subject FROM people");
     assert_eq!(of_call("DoGet", "begun").len(), 3);
     assert!(!of_call("DoAction", "PermissionDenied").is_empty(), "{recorded}");
-    // The first line that was changed is named.
+    // `audit verify` must report the first changed line.
     let lines: Vec<&str> = recorded.lines().collect();
     let at = lines.iter().position(|line| line.contains("\"bob\"")).expect("bob was there");
     let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
@@ -365,7 +365,7 @@ fn accesses_are_recorded_and_survive_a_kill() {
     write_file(&other, &(changed.join("\n") + "\n"));
     let number = format!("line {} is", at + 1);
     godwit().args(["audit", "verify", path_text(&other)]).run().assert_rejected(&[3], &[&number]);
-    // With a saved chain value of a line, a missing end is detected.
+    // With a chain hash that was saved earlier, `audit verify` detects that the last lines were removed.
     let chain = verified.trim().rsplit(' ').next().expect("it is told").to_owned();
     godwit().args(["audit", "verify", path_text(&audit), "--expect", &chain]).run_ok();
     write_file(&other, &(lines[..lines.len() - 1].join("\n") + "\n"));
@@ -373,7 +373,7 @@ fn accesses_are_recorded_and_survive_a_kill() {
     godwit().args(["audit", "verify", path_text(&other), "--expect", &chain]).run().assert_rejected(&[3], &["missing"]);
 }
 
-/// Sends tickets that the server did not issue; all of them are rejected.
+/// Checks that the server rejects tickets that it did not issue.
 fn assert_foreign_tickets_rejected(count: &str) {
     let (directory, policy) = write_cohort();
     let root = directory.join("root");
@@ -423,7 +423,7 @@ fn only_authorized_clients_write() {
     let expected = [
         "alice done done done ArrowKeyError done".to_owned(),
         format!("bob {refused} {refused} {refused} ArrowKeyError {refused}"),
-        // The dataset in memory has a name of its own, `temporary/in/new`, which no rule covers.
+        // A temporary dataset has the name `temporary/in/new`, for which the policy has no rule.
         format!("carol done {refused} {refused} ArrowKeyError done"),
     ];
     assert_eq!(told.lines().collect::<Vec<_>>(), expected);

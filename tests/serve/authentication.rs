@@ -23,7 +23,7 @@ pub fn self_signed_certificate(directory: &Path) -> (PathBuf, PathBuf) {
     openssl.args([
         "-addext",
         "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        // rustls does not accept a certificate of an authority as that of a server.
+        // rustls rejects a server certificate that is marked as the certificate of an authority.
         "-addext",
         "basicConstraints=critical,CA:FALSE",
         "-out",
@@ -46,7 +46,7 @@ pub fn root_with_token() -> (PathBuf, PathBuf, String) {
     (root, tokens, told.trim().to_owned())
 }
 
-/// Returns the output of a pyarrow client there, for a certificate that it trusts and a header that it sends.
+/// Runs a pyarrow client with a trusted certificate and a request header, and returns its output.
 pub fn pyarrow_client_output(served: &DataServer, words: &[&str]) -> String {
     let words: Vec<&str> =
         [served.address.as_str(), "query_authenticated"].into_iter().chain(words.iter().copied()).collect();
@@ -134,7 +134,7 @@ fn doctor_reports_whether_a_server_accepts_the_client_and_its_principal() {
     assert_eq!(found("program")["state"], "fine");
     assert!(found("program")["found"].as_str().is_some_and(|found| found.contains("read only")));
     assert!(found("grpc+tls://localhost")["found"].as_str().is_some_and(|found| found.contains("with TLS")));
-    // The round-trip time is measured to the server.
+    // doctor measures the round-trip time to the server and uses it for its advice about the path.
     assert!(found("path")["found"].as_str().is_some_and(|found| found.contains("fill 1000 Mbit/s")));
     doctor("grpc+tls", &["--ca", path_text(&certificate), "--token-file", path_text(&bad)])
         .run()
@@ -148,7 +148,7 @@ fn doctor_reports_whether_a_server_accepts_the_client_and_its_principal() {
     doctor("grpc+tcp", &["--token-file", path_text(&good)]).run().assert_rejected(&[6], &["localhost", "check"]);
     godwit().args(["doctor", "--at", "https://localhost"]).run().assert_rejected(&[2], &["grpc+tls://"]);
     let nobody = godwit().args(["doctor", "--at", "grpc+tcp://127.0.0.1:9"]).run();
-    nobody.assert_rejected(&[6], &["127.0.0.1:9", "is a server running"]);
+    nobody.assert_rejected(&[6], &["127.0.0.1:9", "check the address, and that a server is running"]);
 }
 
 /// Returns the output of openssl for `input` on its standard input.
@@ -176,7 +176,7 @@ pub struct TokenIssuer {
 }
 
 impl TokenIssuer {
-    /// Creates an issuer with a key of its own.
+    /// Creates an issuer with a new key.
     pub fn new(directory: &Path) -> Self {
         let key = directory.join("key.pem");
         openssl_output(
@@ -201,7 +201,7 @@ impl TokenIssuer {
         format!("Bearer {}", self.sign("{\"alg\":\"RS256\",\"kid\":\"k\"}", &claims))
     }
 
-    /// Signs a token of that header and those claims.
+    /// Returns a signed token with the given header and claims.
     fn sign(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
         let mark = openssl_output(&["dgst", "-sha256", "-sign", path_text(&self.key)], signed.as_bytes());
@@ -277,7 +277,7 @@ fn a_handshake_exchanges_a_password_for_a_bearers_token_that_ends_with_it() {
         format!("bob {refused}"),
     ];
     assert_eq!(told, expected);
-    // Another server did not issue the session, and the token that it was issued for is no longer valid.
+    // Send the session to another server, which did not issue it, after its token was removed.
     let given = std::fs::read_to_string(&given).expect("it is there");
     let sessions: Vec<&str> = given.lines().collect();
     assert_eq!(sessions.len(), 2);
@@ -344,7 +344,7 @@ fn a_passport_shows_what_its_visas_grant() {
     let own = [visa(&issuer, "EGAD1", far)];
     assert_eq!(seen(&passport(&issuer, &own, far)), refused, "a passport that the broker did not sign");
     assert_eq!(seen(&passport(&broker, &own, unix_time() - 100)), refused, "one that has ended");
-    // Exchanged for a session, it gives the same access.
+    // A passport that was exchanged for a session gives the same access as the passport.
     let given = directory.join("given.txt");
     let words = [served.address.as_str(), "authenticate_by_handshake", path_text(&given), &format!("alice:{good}")];
     assert_eq!(to_lines(&run_python("flight_clients.py", Path::new("-"), &words))[0], "alice a.bed 1");

@@ -46,7 +46,7 @@ fn start_slow_client(served: &DataServer, path: &str, header: &str) -> Child {
 fn a_principal_has_a_limited_number_of_open_calls_and_others_have_theirs() {
     needs!("curl", "python3");
     let (served, [alice, bob], path) = start_server(LARGE_SEQUENCE_BASES, &["--calls-per-caller", "2"]);
-    // The digest is computed once.
+    // Request a single base first, so that the server computes the digest before the measurement.
     assert_eq!(get(&served, &format!("{path}?start=0&end=1"), &["--header", &alice]).body, "A");
     let mut open = [start_slow_client(&served, &path, &alice), start_slow_client(&served, &path, &alice)];
     let is_refused = |header: &str| get(&served, "/sequence/service-info", &["--header", header]);
@@ -54,7 +54,7 @@ fn a_principal_has_a_limited_number_of_open_calls_and_others_have_theirs() {
     let refused = is_refused(&alice);
     assert!(refused.body.contains("alice has 2 open calls") && refused.header("retry-after").is_some(), "{refused:?}");
     assert_eq!(is_refused(&bob).status, 200);
-    // Health checks are answered despite the limit.
+    // The server answers health checks even if the principal has reached its limit of calls.
     assert_eq!(get(&served, "/healthz", &["--header", &alice]).status, 200);
     let counted = python_output(&[
         "metric_samples",
@@ -73,7 +73,8 @@ fn a_principal_has_a_limited_number_of_open_calls_and_others_have_theirs() {
 #[test]
 fn all_calls_of_a_principal_share_its_rate() {
     needs!("curl");
-    // 2 MB a second: 4 MB take two seconds, and 4 MB at the same time take two more, at any speed of the machine.
+    // The rate is limited to 2 MB/s: a response of 4 MB takes two seconds, and a second one at the same time two more,
+    // whatever the speed of the machine.
     let (served, [alice, bob], path) = start_server(SLOW_SEQUENCE_BASES, &["--rate-per-caller", "16M"]);
     let fetched = |header: &str| assert_eq!(get(&served, &path, &["--header", header]).body.len(), SLOW_SEQUENCE_BASES);
     let begun = Instant::now();
@@ -84,7 +85,7 @@ fn all_calls_of_a_principal_share_its_rate() {
     let seconds = begun.elapsed().as_secs_f64();
     assert!(seconds > 3.0, "8 MB came in {seconds} s");
     fetched(&bob);
-    // Many short calls do not evade the limit: each ends before it could be delayed, and the next one is delayed.
+    // Many short calls cannot evade the limit: a call that ends before it could be delayed delays the next call.
     let begun = Instant::now();
     for _ in 0..8 {
         let part = get(&served, &format!("{path}?start=0&end=1000000"), &["--header", &alice]);

@@ -51,11 +51,11 @@ fn tokens_that_change_let_others_in_and_are_recorded() {
     replace_file(&tokens, &of_bob);
     wait_until("bob is let in", || is_in(&bob));
     assert!(!is_in(&alice), "a token that was taken away is none");
-    // A file that is not a list of tokens changes nothing.
+    // An invalid token file does not change the tokens in force.
     replace_file(&tokens, "bob\n");
     wait_until("the failure is recorded", || recorded_reloads(&audit, "line 1") > 0);
     assert!(is_in(&bob));
-    // An empty list is valid: it removes all tokens.
+    // A token file without tokens is valid and removes all tokens.
     replace_file(&tokens, "# nobody\n");
     wait_until("nobody is let in", || !is_in(&bob));
     assert!(
@@ -86,7 +86,7 @@ fn a_renewed_certificate_is_presented_to_the_next_connection() {
     };
     assert!(is_trusted(&shown) && !is_trusted(&fresh));
     let read = |path: &Path| std::fs::read_to_string(path).expect("it is there");
-    // Between the two, certificate and key do not match.
+    // After the first replacement, the certificate does not match the key yet.
     replace_file(&shown, &read(&fresh));
     replace_file(&key, &read(&fresh_key));
     wait_until("the new certificate is shown", || is_trusted(&fresh));
@@ -150,12 +150,12 @@ fn keys_of_an_issuer_are_fetched_and_fetched_again() {
     send_signal(served.process_id(), SIGHUP);
     wait_until("the new keys are known", || is_in(&new));
     assert!(!is_in(&old));
-    // Where the keys cannot be fetched, the known ones stay valid.
+    // If the server cannot read the keys, the loaded keys stay in force.
     std::fs::remove_file(&keys).expect("it is there");
     send_signal(served.process_id(), SIGHUP);
     wait_until("the failure is recorded", || recorded_reloads(&audit, "404") > 0);
     assert!(is_in(&new));
-    // The failure ends when the keys can be fetched again.
+    // When the keys are readable again, the server loads the new keys.
     let before = recorded_reloads(&audit, "in force");
     replace_file(&keys, &new.jwks());
     send_signal(served.process_id(), SIGHUP);
@@ -210,7 +210,7 @@ fn the_file_of_the_image_has_no_fault_that_a_linter_knows_and_names_what_there_i
     for named in ["tools/install-dependencies.sh", "./install"] {
         assert!(text.contains(named) && root.join(named).exists(), "{named}");
     }
-    // The command line in its first comment.
+    // Find the command line in the first comment of the file.
     let line = text.lines().find(|line| line.contains(" serve --root")).expect("it has one");
     let help = godwit().args(["serve", "--help"]).run_ok().stdout;
     for option in line.split_whitespace().filter(|word| word.starts_with("--")) {

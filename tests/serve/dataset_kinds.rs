@@ -1,5 +1,5 @@
-//! Every kind of dataset, queried with SQL and fetched over Arrow Flight: its rows are those of the standard programs for
-//! it.
+//! Datasets of each kind, queried with SQL and fetched over Arrow Flight: the rows equal those of the standard programs
+//! for the format.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -37,7 +37,7 @@ fn write_gzip_copy(path: &Path) {
     packer.write_all(&bytes).and_then(|()| packer.finish().map(drop)).expect("it can be written");
 }
 
-/// Returns what a server sends of a dataset by Flight: rows, parts, columns.
+/// Returns the numbers of rows and parts of a dataset that a server sends over Flight, and its columns.
 fn fetch_summary(served: &DataServer, dataset: &str) -> String {
     let command = format!("{{\"dataset\":\"{dataset}\"}}");
     to_lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, "fetch_dataset", &command])).join(";")
@@ -74,7 +74,7 @@ fn sam_and_cram_have_the_rows_of_bam() {
         );
     }
     let sam_bytes = fs::read(&sam).expect("it is there");
-    // Within the name of a read: a line that is truncated within its tags may look complete.
+    // Truncate the file within the name of a read, because a line that is truncated within its tags may look complete.
     let line = sam_bytes[..sam_bytes.len() / 2].iter().rposition(|byte| *byte == b'\n').expect("it has lines");
     fs::write(&sam, &sam_bytes[..line + 4]).expect("it can be written");
     run_query(&directory, "SELECT count(position) FROM reads('s.sam')", &[]).assert_rejected(&[3], &["s.sam", "line"]);
@@ -239,7 +239,8 @@ fn damaged_tables_are_told_by_name_and_place() {
                 damaged[at] = random.next_u64() as u8;
             }
             fs::write(&path, &damaged).expect("it can be written");
-            // The damaged byte may be a number in a column, where damage cannot be detected.
+            // The damaged byte may be part of a number, where the damage cannot be detected, so accept a changed result
+            // as well.
             let asked = run_query(&directory, &format!("SELECT count(*), max(text), max(word) FROM \"{name}\""), &[]);
             assert!(matches!(asked.status.code(), Some(0 | 3)), "{name}: {}", asked.describe());
         }
@@ -307,7 +308,7 @@ fn bcf_has_the_columns_of_vcf_and_the_regions_of_bcftools() {
     bcftools.run(["view", "--no-version", "-Ob", "-o", path_text(&bcf), path_text(&made)]);
     bcftools.run(["view", "--no-version", "-Ov", "-o", path_text(&vcf), path_text(&bcf)]);
     fs::copy(&bcf, directory.join("alone.bcf")).expect("it can be copied");
-    // As bcftools writes it to pipes: without compression.
+    // Test uncompressed BCF too, which bcftools writes to pipes.
     let mut unpacked = Vec::new();
     let packed = File::open(&bcf).expect("it is there");
     flate2::read::MultiGzDecoder::new(packed).read_to_end(&mut unpacked).expect("it is gzip");

@@ -72,7 +72,7 @@ fn what_is_read_from_datasets_is_what_the_engine_gives() {
             assert!(!plain.is_empty(), "{sql}");
             let engines = format!("{sql} WHERE 1 = 1");
             assert_eq!(plain, rows(&served, &engines), "{sql}");
-            // Standard clients require equal columns.
+            // Standard Flight clients require the same columns from a direct scan as from the SQL engine.
             run_python("flight_clients.py", Path::new("-"), &[&served.address, "assert_same_columns", &sql, &engines]);
         }
         let counted = format!("SELECT count(*) FROM {called}");
@@ -118,10 +118,10 @@ fn nothing_is_computed_where_nothing_need_be() {
         assert_eq!(rows(&served, &sql), [format!("{{\"n\":{rows_there}}}")], "{region}");
     }
     assert_eq!(idle_statement_workers(&served), "0");
-    // The number of lines of a text is not known before it is read.
+    // Counting the rows of a text file requires reading it, so the SQL engine runs this statement.
     assert_eq!(rows(&served, "SELECT count(*) AS n FROM a"), [r#"{"n":2}"#]);
     assert_eq!(idle_statement_workers(&served), "1");
-    // A limit on rows requires that they are counted.
+    // With a limit on rows, the server must count the rows, so it does not use a direct scan.
     let url = format!("grpc+tcp://{}", limited.address);
     godwit().args(["query", "--at", &url, all]).run().assert_rejected(&[3, 6, 2], &["more than 1 rows"]);
 }

@@ -1,5 +1,5 @@
-//! Files of Crypt4GH, read and written, against the package of GA4GH's community: each side reads what the other
-//! encrypts, and only with a key.
+//! Reading and writing of Crypt4GH files, compared with the Python package crypt4gh: each program reads the files of
+//! the other, but only with a key.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -55,7 +55,7 @@ fn what_godwit_encrypts_the_package_decrypts_and_the_other_way_round() {
         run_crypt4gh_package(&["decrypt", path_text(&encrypted), path_text(&decrypted), &key_path(reader)]);
         assert!(std::fs::read(&decrypted).expect("it is there") == std::fs::read(&expected).expect("it is there"));
     }
-    // The index is that of the decrypted content.
+    // The index of an encrypted BAM equals the index of the decrypted BAM.
     let indexes = ["expected.bam.bai", "mine.bam.c4gh.bai"].map(|name| std::fs::read(directory.join(name)));
     let [index, found] = indexes.map(|read| read.expect("it is there"));
     assert!(index == found);
@@ -103,7 +103,7 @@ fn encrypted_reads_are_aligned_as_plain_ones_are() {
     assert_eq!(found.status.code(), Some(0), "{}", found.describe());
     let bam = |out: &str| std::fs::read(directory.join(out).join("s.bam")).expect("it is there");
     assert!(bam("plain") == bam("encrypted"));
-    // The output is encrypted too, and only the output of this run.
+    // Encrypt the output of this run.
     let both = ["--c4gh-key", &key_path("plain.sec"), "--c4gh-recipient", &key_path("plain.pub")];
     let found = align(&encrypted, "both", &both);
     assert_eq!(found.status.code(), Some(0), "{}", found.describe());
@@ -116,7 +116,7 @@ fn encrypted_reads_are_aligned_as_plain_ones_are() {
     ]);
     assert!(std::fs::read(&back).expect("it is there") == bam("plain"));
     assert!(!directory.join("both/s.bam").exists());
-    // A sheet of samples works the same.
+    // Run the same reads from a sample sheet.
     let run = |reads: &[PathBuf], out: &str, words: &[&str]| {
         let sheet = directory.join(format!("{out}.csv"));
         let [one, two] = [&reads[0], &reads[1]].map(|path| path_text(path));
@@ -176,7 +176,7 @@ fn variants_of_encrypted_reads_are_those_of_the_reads() {
         assert!(directory.join(format!("{name}.vcf.gz.c4gh.tbi")).exists());
     }
     call(&encrypted, "none.vcf.gz", &[]).assert_rejected(&[EXIT_INPUT], &["--c4gh-key"]);
-    // No decrypted data are left.
+    // No temporary file with decrypted data may remain.
     let left: Vec<_> = std::fs::read_dir(&directory)
         .expect("it is there")
         .map(|entry| entry.expect("it is there").file_name())
@@ -214,7 +214,7 @@ fn changed_and_cut_files_are_errors_and_leave_no_output() {
         ("the last byte", flipped(whole.len() - 1), "changed or damaged"),
         ("a byte that is missing", whole[..whole.len() - 1].to_vec(), "changed or damaged"),
         ("an end within a segment", whole[..first_rest + 9].to_vec(), "truncated"),
-        // BGZF detects the missing end; Crypt4GH does not.
+        // Crypt4GH cannot detect that segments at the end are missing, but BGZF inside it can.
         ("segments that are missing", whole[..first_rest].to_vec(), "truncated"),
         ("segments in another order", swapped, "damaged"),
     ] {
@@ -265,7 +265,7 @@ fn every_command_of_the_page_about_encrypted_files_works() {
         let name = format!("reads_L001_R{}.fastq.gz", at + 1);
         std::fs::copy(reads, directory.join(name)).expect("it can be copied");
     }
-    // The package's programs, in the directory of its environment.
+    // Use the programs of the Python package crypt4gh.
     let python = python_with("crypt4gh").expect("tools/python-packages.sh made it");
     let python = python.command().get_program().to_str().expect("it is text").to_owned();
     for (name, module) in [("crypt4gh", "crypt4gh"), ("crypt4gh-keygen", "crypt4gh.keys")] {
@@ -282,7 +282,7 @@ fn every_command_of_the_page_about_encrypted_files_works() {
         let told = run_checked(command.env("PATH", &path).env("XDG_CONFIG_HOME", &directory)).stdout;
         last = String::from_utf8(told).expect("it is text");
     }
-    // The counts of reads and of variants.
+    // The last line contains the counts of reads and variants.
     let counts: Vec<u64> = last.split_whitespace().map_while(|count| count.parse().ok()).collect();
     assert!(counts.len() == 2 && counts[0] > 0, "{last}");
     assert!(directory.join("S.vcf.gz.c4gh.tbi").exists() && !directory.join("S.vcf.gz").exists());
@@ -307,7 +307,7 @@ fn a_server_with_a_key_shows_what_is_in_encrypted_files_and_one_without_shows_no
     let vcf = "##fileformat=VCFv4.2\n##contig=<ID=chr1>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\nchr1\t7\t.\tA\tC\t.\t.\t.\n";
     std::fs::write(root.join(".v"), vcf).expect("it can be written");
     encrypt(&root.join(".v"), &root.join("v.vcf.c4gh"), "locked.pub");
-    // A part of the file, selected by a data edit list: the first record of the text is left out, and the rest is text.
+    // Encrypt the file with a data edit list that removes its first record.
     std::fs::write(root.join(".bed"), "chr1\t1\t2\nchr1\t5\t9\n").expect("it can be written");
     encrypt(&root.join(".bed"), &root.join(".bed.c4gh"), "plain.pub");
     let [bed, shown] = [".bed.c4gh", "part.bed.c4gh"].map(|name| root.join(name));
@@ -351,7 +351,7 @@ fn a_server_with_a_key_shows_what_is_in_encrypted_files_and_one_without_shows_no
     assert!(without.ready_line.starts_with("1 dataset "), "{}", without.ready_line);
     at(&without, "SELECT count(*) FROM reads('secret.bam.c4gh')")
         .assert_rejected(&[EXIT_USAGE, EXIT_INPUT, 6], &["secret.bam.c4gh"]);
-    // With a key of another recipient, the dataset is listed and cannot be opened.
+    // A server with the key of another recipient lists the dataset, but cannot open it.
     let other = DataServer::start(&root, &["--c4gh-key", &key_path("plain-other.sec")]);
     at(&other, "SELECT count(*) FROM reads('secret.bam.c4gh')")
         .assert_rejected(&[EXIT_USAGE, EXIT_INPUT, 6], &["encrypted for other keys"]);

@@ -44,7 +44,8 @@ fn a_packed_genome_has_the_rows_of_its_fasta_and_names_the_reference_that_it_lac
     assert!(unknown.contains("no contig \"chr9\""), "{unknown}");
     let member = [r#"{"dataset":"one.fa"}"#, r#"{"dataset":"all/one.gwp"}"#];
     assert_eq!(client_output(&named, &["assert_same_rows", member[0], member[1]]).len(), 1);
-    // A server without the reference reports its digest. It finds a reference below the root, and writes no file there.
+    // A server without the reference reports the digest of the missing reference. If the reference is below its root,
+    // the server finds it and writes no cache files there.
     let digest = run(&["collection", "list", "root/all"]).stdout;
     let digest = digest.lines().next().and_then(|line| line.split('\t').nth(1)).expect("it is told").to_owned();
     let lacking = DataServer::start(&root, &[]);
@@ -53,7 +54,7 @@ fn a_packed_genome_has_the_rows_of_its_fasta_and_names_the_reference_that_it_lac
     fs::copy(directory.join("ref.fa"), root.join("theirs.fa")).expect("it can be copied");
     assert!(same(&lacking, "") >= 7);
     assert_eq!(scratch::entry_names(&root), ["all", "one.fa", "one.gwp", "theirs.fa"]);
-    // Damaged data are reported, and not returned as rows.
+    // Damage a byte: the server must return an error instead of rows.
     let path = root.join("one.gwp");
     let mut bytes = fs::read(&path).expect("it is there");
     let at = bytes.len() / 2;

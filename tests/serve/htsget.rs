@@ -23,7 +23,7 @@ fn tool_output(tool: &str, words: &[&str]) -> String {
     String::from_utf8(Tool::require(tool).run(words).stdout).expect("it prints text")
 }
 
-/// Returns `chr1:5-9` as parameters; both ends may be missing.
+/// Converts a region such as `chr1:5-9` to htsget parameters; start and end may be missing.
 fn region_parameters(region: &str) -> String {
     let Some((contig, range)) = region.split_once(':') else { return format!("referenceName={region}") };
     let (first, last) = range.split_once('-').expect("a range has both ends");
@@ -32,7 +32,7 @@ fn region_parameters(region: &str) -> String {
     format!("referenceName={contig}{start}{end}")
 }
 
-/// Checks that some lines are among others, in their order.
+/// Checks that all lines of the first list occur in the second list, in the same order.
 fn assert_within(found: &str, all: &str, what: &str) {
     let mut all = all.lines();
     for line in found.lines() {
@@ -40,7 +40,7 @@ fn assert_within(found: &str, all: &str, what: &str) {
     }
 }
 
-/// Returns reads enough for many blocks, by position; the last ones are unplaced.
+/// Returns a sorted BAM with many BGZF blocks; its last reads are unplaced.
 fn large_bam() -> &'static Path {
     static LARGE_BAM: OnceLock<PathBuf> = OnceLock::new();
     LARGE_BAM.get_or_init(|| {
@@ -183,7 +183,7 @@ fn bcftools_reads_regions_of_variants_by_htsget() {
             tool_output("bcftools", &["view", "--no-version", kind, "-o", path_text(&fetched), &url]);
             tool_output("bcftools", &["index", "-f", index, path_text(&fetched)]);
             assert_within(&tool_output("bcftools", &["view", "-H", path_text(&fetched)]), &whole, &region);
-            // bcftools has no syntax for a range without a start.
+            // Write ranges without a start as ranges from 1, because bcftools does not support them.
             let region = region.replace(":-", ":1-");
             let expected = tool_output("bcftools", &["view", "-H", "-r", &region, path_text(&file)]);
             // An index does not list a contig without records.
@@ -328,8 +328,8 @@ fn pages_of_the_web_may_ask_where_a_token_is_asked_for() {
     assert_eq!((let_in.status, let_in.header("access-control-allow-origin")), (200, None));
     assert!(!let_in.body.contains(told.trim()), "the caller's token is in no ticket");
 
-    // On a server without authentication, a web page of another site in the user's browser must not be able to read what
-    // the machine serves to itself.
+    // A server without authentication must not send CORS headers. Otherwise a web page of another site could read its
+    // data through the browser of the user.
     let open = DataServer::start(directory, &[]);
     let from_afar = get(&open, "/reads/large.bam", &origin);
     assert_eq!(from_afar.header("access-control-allow-origin"), None);

@@ -24,7 +24,7 @@ impl HttpResponse {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the status and the name of an error of htsget.
+    /// Returns the HTTP status and the error name of an htsget error.
     pub fn htsget_error(&self) -> String {
         let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
         let message = body["htsget"]["message"].as_str().unwrap_or_default();
@@ -36,7 +36,7 @@ impl HttpResponse {
 /// Sends a request with curl.
 pub fn curl(url: &str, words: &[&str]) -> HttpResponse {
     let mut command = Tool::require("curl").command();
-    // With `Expect: 100-continue` a server sends two responses.
+    // Remove the header `Expect`, because with `Expect: 100-continue` the server would send two responses.
     command
         .args(["--silent", "--show-error", "--include", "--max-time", "60", "--header", "expect:"])
         .args(words)
@@ -50,7 +50,7 @@ pub fn curl(url: &str, words: &[&str]) -> HttpResponse {
     HttpResponse { status: status.unwrap_or_else(|| panic!("no status: {told}")), headers, body: body.to_owned() }
 }
 
-/// Sends a request to a server without TLS.
+/// Sends a GET request to a server without TLS.
 pub fn get(served: &DataServer, path: &str, words: &[&str]) -> HttpResponse {
     curl(&format!("http://{}{path}", served.address), words)
 }
@@ -62,7 +62,7 @@ pub fn python_command() -> Command {
     command
 }
 
-/// Returns the output of the script.
+/// Runs the Python script with HTTP clients and returns its output.
 pub fn python_output(words: &[&str]) -> String {
     let told = run_checked(python_command().args(words)).stdout;
     String::from_utf8(told).expect("it prints text").trim_end().to_owned()

@@ -93,7 +93,7 @@ fn rows_that_overlap_are_those_of_bedtools() {
         let of_b = "b.contig, b.position, b.end_position, b.name";
         let written = format!("SELECT {COLUMNS_OF_A}, {of_b} FROM a JOIN b {OVERLAP_CONDITION}");
         assert_same_lines(&ask(&written), &pairs, "as it is written");
-        // Closed ends, in any order, and with sums.
+        // Conditions with closed interval ends, in any order, and with additions.
         let closed = "ON b.contig = a.contig AND b.end_position - 1 >= a.position AND a.end_position > b.position";
         assert_same_lines(&ask(&format!("SELECT {COLUMNS_OF_A}, {of_b} FROM a JOIN b {closed}")), &pairs, "closed");
         let further =
@@ -166,10 +166,10 @@ fn joins_of_places_are_planned_as_such_and_held_to_their_memory() {
         let held = plan.split("IntervalJoinExec").nth(1).and_then(|plan| plan.split("DatasetExec: ").nth(1));
         assert!(held.is_some_and(|held| held.starts_with("few.bed")), "{sql}\n{plan}");
     }
-    // One bound does not make an interval.
+    // A condition on one bound only is not an interval join.
     let other = plan("SELECT count(*) FROM a JOIN b ON a.contig = b.contig AND a.position < b.end_position");
     assert!(other.contains("HashJoinExec"), "{other}");
-    // 20,000 intervals that all overlap: 400 million pairs, none of which is stored.
+    // All 20,000 intervals overlap, so the join returns 400 million pairs. The server must not store them.
     let all: String = (0..20_000).map(|at| format!("chr1\t{at}\t{}\n", 100_000 + at)).collect();
     fs::write(directory.join("all.bed"), all).expect("it can be written");
     let first = "SELECT position, position_2 FROM overlaps('all.bed', 'all.bed') LIMIT 5";
@@ -207,7 +207,7 @@ fn depths_are_those_of_samtools() {
     let depth = |words: &[&str]| {
         let words = ["depth"].iter().chain(words).map(|word| std::ffi::OsStr::new(*word).to_owned());
         let output = Tool::require("samtools").run(words.chain([out.join("sample.bam").into_os_string()]));
-        // Bases that only gaps of reads cover are listed with a depth of zero.
+        // samtools lists bases that are covered only by deletions or skips with a depth of zero; remove these lines.
         let mut listed = to_lines(&String::from_utf8(output.stdout).expect("samtools prints text"));
         listed.retain(|line| !line.ends_with("\t0"));
         listed
@@ -224,7 +224,7 @@ fn depths_are_those_of_samtools() {
         let found = depth_per_base(&rows(&out, &format!("{columns} coverage('sample.bam', '{region}')")));
         assert_same_lines(&found, &expected, &region);
     }
-    // A condition selects intervals and does not clip them.
+    // A condition on positions selects whole intervals and does not clip them.
     let all = rows(&out, &format!("{columns} coverage('sample.bam')"));
     let within = |row: &&String| {
         let fields: Vec<&str> = row.split('\t').collect();
@@ -268,7 +268,7 @@ fn depth_wants_reads_that_are_sorted() {
 fn reads_are_joined_with_places() {
     needs!("bwa", "samtools");
     let (_, out) = aligned_sample();
-    // Reads have contigs as dictionaries, BED as strings.
+    // Contig names are dictionary-encoded in reads and plain strings in BED; the join must support both.
     let beside = scratch::directory("reads-and-places");
     for name in ["sample.bam", "sample.bam.bai"] {
         fs::copy(out.join(name), beside.join(name)).expect("it can be copied");

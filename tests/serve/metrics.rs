@@ -55,7 +55,7 @@ fn calls_rows_bytes_and_workers_are_counted_and_both_formats_say_the_same() {
     query("SELECT nothing FROM a").assert_rejected(&[2], &["nothing"]);
     get(&served, "/reads/none.bam", &[]);
     let value = |name: &str| metric_samples(&served, "text/plain", "").0.get(name).copied();
-    // A call is counted when its last byte was sent, which may be after its client has ended.
+    // Wait: the server counts a call after it has sent the last byte, which may be after the exit of the client.
     wait_until("both answers are counted", || value("godwit_calls_total{status=Ok,verb=DoGet}") == Some(2.0));
     wait_until("none is open", || value("godwit_open_calls{verb=DoGet}") == Some(0.0));
     let (older, kind, _) = metric_samples(&served, "text/plain;version=0.0.4", "");
@@ -84,7 +84,7 @@ fn calls_rows_bytes_and_workers_are_counted_and_both_formats_say_the_same() {
     assert!(kind.starts_with("application/openmetrics-text"), "{kind}");
     let names = |values: &BTreeMap<String, f64>| -> BTreeSet<String> { values.keys().cloned().collect() };
     assert_eq!(names(&older), names(&open));
-    // No name of a dataset or a column appears.
+    // The metrics must not contain names of datasets or columns.
     assert!(!open.keys().any(|name| name.contains("contig") || name.contains("bed")), "{open:#?}");
 }
 
@@ -133,7 +133,7 @@ fn every_metric_is_documented_and_every_query_of_the_dashboard_names_one() {
     get(&served, "/elsewhere", &["--header", "host: other.example.org"]);
     let (values, _, families) = metric_samples(&served, "text/plain", "");
     let name = |sample: &String| sample.split('{').next().unwrap_or_default().to_owned();
-    // Metrics that appear with the first event of their kind.
+    // These metrics exist only after the first event of their kind.
     let later = ["godwit_audit_lines_total"].map(str::to_owned);
     let names: BTreeSet<String> = values.keys().map(name).chain(later.clone()).collect();
 

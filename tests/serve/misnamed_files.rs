@@ -50,7 +50,7 @@ fn write_misnamed(directory: &Path) {
     fs::write(at("packed.fq"), packer.finish().expect("memory takes everything")).expect("it can be written");
     fs::write(at("reads.fa"), fastq).expect("it can be written");
     fs::write(at("bases.fq"), ">a\nACGT\n>b\nACGT\n").expect("it can be written");
-    // Twelve columns, the second a number: BED, although SAM looks similar.
+    // A BED file with twelve columns, of which the second is a number, must not be detected as SAM.
     fs::write(at("twelve.bed"), "c\t0\t9\tn\t0\t+\t0\t9\t0\t1\t9,\t0,\n").expect("it can be written");
 }
 
@@ -72,7 +72,7 @@ fn files_are_what_they_hold_whatever_their_names_end_with() {
         let of_region = samtools(&bam, &["{chr1}:100-300"]).len().to_string();
         assert_eq!(counted(&format!("reads('{name}')"), "WHERE region('{chr1}:100-300')"), of_region, "{name}");
     }
-    // Rows of a statement are a table, not reads.
+    // Results of a statement are tables, even if they contain the columns of reads.
     for name in ["parquet.arrow", "parquet.csv"] {
         assert_eq!(counted(&format!("\"{name}\""), ""), reads, "{name}");
     }
@@ -87,7 +87,7 @@ fn files_are_what_they_hold_whatever_their_names_end_with() {
     ] {
         assert_eq!(counted(&format!("\"{name}\""), condition), "1", "{name}");
     }
-    // A server, an index under the other name, and a file that replaces another.
+    // The server finds the index of the misnamed file, also after the file was replaced.
     let served = DataServer::start(&directory, &[]);
     let url = format!("http://{}/reads/named.cram?format=BAM&referenceName=HLA-A*01:01:01:01", served.address);
     let found = samtools(Path::new(&url), &[]).len();

@@ -100,7 +100,7 @@ fn rows_of_a_bucket_are_those_of_a_directory() {
     let s3 = S3Server::start("objects-server");
     s3.make_bucket("genomes");
     s3.upload_directory(&directory, "genomes/some where");
-    // Neither of these is a dataset of the root.
+    // These two objects must not become datasets: one is hidden, and the other is outside of the prefix.
     s3.upload(&directory.join("t.csv"), "genomes/some where/.hidden/t.csv");
     s3.upload(&directory.join("t.csv"), "genomes/some where else/other.csv");
     let (here, there, settings) = (path_text(&directory), "s3://genomes/some where", s3.environment());
@@ -269,7 +269,7 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
         ("s3://bucket", sql, with("AWS_ENDPOINT_URL", &nobody), 6, "cannot reach the object store"),
         ("s3://bucket", sql, with("AWS_ALLOW_HTTP", ""), 4, "AWS_ALLOW_HTTP=true"),
         ("s3://bucket", sql, with("AWS_ENDPOINT_URL", "127.0.0.1:1"), 4, "AWS_ENDPOINT_URL"),
-        ("s3://bucket", sql, with("AWS_SECRET_ACCESS_KEY", ""), 4, "AWS_ variables"),
+        ("s3://bucket", sql, with("AWS_SECRET_ACCESS_KEY", ""), 4, "AWS_ environment variables"),
         ("s3://", sql, as_is(), 2, "write s3://BUCKET"),
         ("s3://bucket/../c", sql, as_is(), 2, "write s3://BUCKET"),
         ("s3://bucket", "SELECT * FROM \"nothing.csv\"", as_is(), 2, "nothing.csv"),
@@ -292,7 +292,7 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
     }
     writable.run().assert_rejected(&[2], &["read-only", "--writable"]);
     let served = DataServer::start_with(Path::new("s3://bucket"), "127.0.0.1:0", &[], &settings);
-    // The command line of a statement process is visible to every user of the machine.
+    // All users of the machine can read the command line of a statement process, so it must not contain the secret.
     let listed = run_checked(Command::new("ps").args(["-eo", "args"]));
     assert!(!String::from_utf8_lossy(&listed.stdout).contains(SECRET_ACCESS_KEY), "{}", served.ready_line);
 }

@@ -43,7 +43,7 @@ fn counts_are_those_of_samtools() {
     godwit().args(["query", quality]).arg("--data").arg(&out).run().assert_rejected(&[2], &["sample.data"]);
     let sql = "SELECT count(*) FROM reads('sample.bam') WHERE mapping_quality >= 30";
     assert_eq!(query_value(&out, sql), count(&bam, &["-q", "30"]));
-    // The same of Parquet, which the SQL engine reads by itself.
+    // Run the same query on Parquet, which DataFusion's own reader reads.
     let parquet = "SELECT count(*) FROM reads('sample.parquet') WHERE region('chr1:60000-60700') AND is_duplicate()";
     assert_eq!(query_value(&out, parquet), query_value(&out, &parquet.replace(".parquet", ".bam")));
 }

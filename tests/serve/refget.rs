@@ -31,7 +31,7 @@ fn the_compliance_suite_of_ga4gh_finds_nothing_wrong() {
     assert!(failed.is_empty(), "{failed:?}");
     let passed = results.iter().filter(|(result, _)| *result == "1").count();
     assert!(passed >= 27, "{passed} tests of {} passed: {told}", results.len());
-    // Skipped tests are about circular sequences, which the server declares as not supported.
+    // All skipped compliance tests must be about circular sequences, which the server does not support.
     for (_, name) in results.iter().filter(|(result, _)| *result == "0") {
         assert!(name.contains("circular"), "{name} was left out");
     }
@@ -44,7 +44,8 @@ fn samtools_decodes_cram_by_sequences_of_the_server() {
     let reference = sample.godwit_indexed_reference();
     let served = DataServer::start(&out, &["--reference", path_text(reference)]);
     let cram = out.join("sample.cram");
-    // The path in the header does not exist elsewhere.
+    // The path of the reference in the CRAM header does not exist, so samtools must fetch the sequences from the
+    // server.
     let moved = scratch::directory("refget-cram").join("elsewhere.cram");
     let header = Tool::require("samtools").run(["view", "--no-PG", "-H", path_text(&cram)]).stdout;
     let header = String::from_utf8(header).expect("it is text");
@@ -80,7 +81,7 @@ fn letters_are_those_of_faidx() {
     let mut written = String::new();
     for (name, bases, width) in [("one", 5000_usize, 61_usize), ("two", 70, 70), ("three", 3, 10)] {
         let letters = String::from_utf8(random.bases(bases)).expect("bases are letters");
-        // Half of it is soft-masked.
+        // Write the first half of the sequence in lower case (soft-masked).
         let letters = letters[..bases / 2].to_ascii_lowercase() + &letters[bases / 2..];
         written += &format!(">{name} of a test\n");
         for line in letters.as_bytes().chunks(width) {
@@ -115,7 +116,7 @@ fn letters_are_those_of_faidx() {
     assert_eq!(told["aliases"][0]["alias"], "one");
     let by_sha = told["ga4gh"].as_str().expect("it is text").to_owned();
     assert_eq!(get(&served, &format!("/sequence/ga4gh:{by_sha}?start=7&end=9"), &[]).body, bases[7..9]);
-    // After a file is replaced, its new sequences are served.
+    // Replace a file: the server must serve its new sequences.
     std::fs::write(&fasta, ">one\nACGT\n").expect("it can be written");
     assert_eq!(get(&served, &path, &[]).status, 404);
     assert_eq!(get(&served, &format!("/sequence/{}", md5_of("ACGT")), &[]).body, "ACGT");

@@ -31,8 +31,7 @@ pub(super) fn random_regions(seed: u64, count: usize) -> Vec<String> {
 }
 
 fn rows(data: &Path, sql: &str) -> Vec<String> {
-    // Several parts are read at the same time, and their rows are returned in any order: one thread keeps the order of
-    // the file.
+    // Use one thread to get the rows in the order of the file. Several threads return the rows of parts in any order.
     let words = ["--format", "tsv", "--threads", "1"];
     let told = godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run_ok().stdout;
     to_lines(&told).split_off(1)

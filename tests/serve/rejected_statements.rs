@@ -71,7 +71,7 @@ fn an_index_older_than_its_file_is_not_trusted() {
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).expect("its time can be set");
     let sql = "SELECT count(*) FROM reads('sample.bam') WHERE region('chr1:1-1000')";
     run_query(&directory, sql).assert_rejected(&[2], &["sample.bam.bai", "older", "samtools index"]);
-    // A whole file can be read without an index.
+    // Reading the whole file requires no index.
     assert!(run_query(&directory, "SELECT count(*) FROM reads('sample.bam')").status.success());
     std::fs::write(&index, b"BAI\x01\xff\xff\xff\xff").expect("it can be written");
     run_query(&directory, sql).assert_rejected(&[2], &["sample.bam.bai", "samtools index"]);
@@ -88,7 +88,7 @@ fn damaged_files_are_told_by_name() {
     std::fs::write(&bam, &bytes[..bytes.len() / 2]).expect("it can be written");
     run_query(&directory, "SELECT count(position) FROM reads('sample.bam')")
         .assert_rejected(&[3], &["sample.bam", "truncated"]);
-    // Truncated at the end of a block, where only the end-of-file block is missing.
+    // Remove only the end-of-file block.
     std::fs::write(&bam, &bytes[..bytes.len() - 28]).expect("it can be written");
     run_query(&directory, "SELECT count(position) FROM reads('sample.bam')")
         .assert_rejected(&[3], &["sample.bam", "truncated"]);

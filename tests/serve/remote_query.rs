@@ -116,7 +116,7 @@ fn statements_leave_no_scratch_directory_even_if_they_fail_or_the_server_is_kill
     };
     let served = start();
     for _ in 0..3 {
-        // The process of a statement that fails is killed.
+        // The server kills the process of a failed statement.
         query_server(&served, &["SELECT length(none) FROM \"a.bed\""]).assert_rejected(&[2], &["none"]);
     }
     run_statement(&served);

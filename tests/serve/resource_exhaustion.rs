@@ -21,7 +21,8 @@ pub fn peak_memory_kb(process: u32) -> Option<u64> {
 fn hostile_statements_are_refused_or_stopped_and_others_go_on() {
     needs!("bwa", "samtools", "python3");
     let (_, out) = aligned_sample();
-    // Less than the five seconds and 512 MiB that each may use, because both ends wait before and after the limit.
+    // Set lower limits than the five seconds and 512 MiB that the test permits, because client and server also take
+    // time before and after the statement.
     let served = DataServer::start(&out, &["--statement-time", "2s", "--statement-memory", "400M"]);
     let server = served.process_id();
     let watch = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));

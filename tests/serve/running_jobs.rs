@@ -98,7 +98,7 @@ fn reads_that_are_aligned_are_asked_while_their_run_goes_on() {
     assert!(live.len() < expected.len(), "the run was over");
     expected.retain(|name, _| live.contains_key(name));
     assert!(live == expected, "what was live is not what became of it");
-    // Its outputs have replaced the unfinished job.
+    // The outputs of the finished job have replaced the dataset of the unfinished job.
     let words = [served.address.as_str(), "list_datasets"];
     let names = run_python("flight_clients.py", Path::new("-"), &words);
     assert!(names.contains("run/sample.bam") && !names.contains(".live"), "{names}");

@@ -29,7 +29,7 @@ fn failed_cases(served: &DataServer, words: &[&str]) -> (Vec<String>, usize) {
     let (host, port) = served.address.rsplit_once(':').expect("an address has a port");
     let mut command = Command::new(h2spec_path());
     command.args(["-h", host, "-p", port, "-P", "/healthz", "-o", "5", "-j", path_text(&report)]).args(words);
-    // Cases that fail are in the report, and the reasons are in the output.
+    // h2spec writes failed cases to the report and their reasons to its output.
     let told = command.output().expect("h2spec starts");
     let found = std::fs::read_to_string(&report).expect("h2spec writes its report");
     let cases = found.matches("<testcase ").count();

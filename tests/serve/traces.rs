@@ -77,7 +77,7 @@ fn calls_reads_and_statements_are_spans_of_the_clients_trace() {
     get(&served, "/reads/none.bam", &["--header", &format!("traceparent: {}", TRACEPARENT.replace("-01", "-00"))]);
     get(&served, "/api/me", &[]);
     get(&served, "/healthz", &[]);
-    // The remaining spans are sent at the end.
+    // The server sends the remaining spans when it stops.
     let (code, said) = served.stop(SIGTERM);
     assert_eq!((code, said.contains("warning")), (Some(0), false), "{said}");
     let spans = collector.spans();
@@ -114,7 +114,7 @@ fn calls_reads_and_statements_are_spans_of_the_clients_trace() {
 fn a_server_goes_on_without_its_collector_and_says_so_once() {
     needs!("curl");
     let directory = scratch::directory("traces-lost");
-    // A port on which no process listens.
+    // Choose a port on which no process listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|held| held.local_addr()).expect("there is one");
     let settings = [("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{free}"))];
     let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -151,7 +151,8 @@ fn what_a_server_fetches_for_a_client_belongs_to_the_clients_trace() {
     source.stop(SIGTERM);
     wait_until("spans are there", || !collector.spans().is_empty());
     let spans = collector.spans();
-    // Including the spans of the relay's requests; the relay itself exports none.
+    // All spans must belong to the trace of the client, also those of requests that the relay makes. The relay itself
+    // exports no spans.
     assert!(spans.iter().all(|span| span["trace"] == TRACE_ID), "{spans:#?}");
     let gets = spans.iter().filter(|span| span["facts"]["rpc.method"] == "DoGet").count();
     assert!(gets > 0, "{spans:#?}");

@@ -48,7 +48,7 @@ fn entries_that_cannot_be_served_are_named_and_keep_no_other_from_being_served()
     let (code, said) = served.stop(libc::SIGTERM);
     assert_eq!(code, Some(0), "{said}");
     for (name, reason) in [
-        ("deep/er/up", "a directory above it"),
+        ("deep/er/up", "a directory that contains the link"),
         ("dangling.bed", "No such file"),
         ("itself.bam", "symbolic link"),
         ("fifo.bam", "neither a file nor a directory"),

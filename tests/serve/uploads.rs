@@ -40,7 +40,7 @@ fn what_is_put_comes_back_as_it_was() {
     assert_eq!(told[4..6], ["['empty.parquet', 'some/types.parquet']", "[] ['empty.parquet']"]);
     assert!(told[6].contains("dataset \"some/types.parquet\" does not exist"), "{}", told[6]);
     assert!(remaining_upload_files(&root).is_empty());
-    // Complete Parquet files, readable by their owner only, because human data may be in them.
+    // The parts must be complete Parquet files that only their owner may read, because they may contain human data.
     use std::os::unix::fs::PermissionsExt as _;
     let list = root.join("empty.parquet/_parts");
     assert_eq!(std::fs::metadata(list).expect("it is there").permissions().mode() & 0o777, 0o600);
@@ -233,7 +233,7 @@ fn malformed_arrow_is_refused_and_the_server_goes_on() {
     let peak_kb =
         crate::serve::resource_exhaustion::peak_memory_kb(served.process_id()).expect("the server is still there");
     assert!(peak_kb < 512 << 10, "{peak_kb} kB");
-    // Panics of decoders were caught: an administrator who reads of panics would assume a bug.
+    // The server catches panics of decoders and must not print them, because administrators would take them for a bug.
     let (code, said) = served.stop(libc::SIGTERM);
     assert_eq!((code, said.contains("panicked")), (Some(0), false), "{said}");
 }

@@ -85,7 +85,7 @@ fn the_page_and_its_requests_are_answered_for_authorized_users() {
     let refused = by_bob("/api/query", r#"{"sql": "SELECT * FROM secret"}"#);
     assert!((400..500).contains(&refused.status) && !refused.body.contains("treasure"), "{refused:?}");
     assert_eq!(response_json(&get(&served, "/api/me", &["--header", &bearer(&bob)]))["name"], "bob");
-    // A form of another site does not send JSON.
+    // The server rejects a request that is not JSON, because a form of another web site could send it.
     let header = bearer(&alice);
     let form = get(&served, "/api/query", &["--header", &header, "--data", r#"{"sql": "SELECT 1"}"#]);
     assert_eq!(form.status, 400, "{form:?}");
@@ -109,7 +109,7 @@ fn rows_are_bounded_and_are_those_of_the_query() {
     let all = response_json(&query(r#"{"sql": "SELECT count(*) AS n, NULL AS none FROM \"x.bed\""}"#));
     assert_eq!((all["rows"].to_string().as_str(), &all["more"]), (r#"[["3",null]]"#, &Value::Bool(false)));
     assert_eq!(all["columns"][0]["name"], "n");
-    // Null values count too: a response is limited for any content.
+    // Null values count for the size limit of a response, too.
     let nulls = (0..500).map(|at| format!("NULL AS c{at}")).collect::<Vec<_>>().join(", ");
     let wide = format!(r#"{{"sql": "SELECT {nulls} FROM generate_series(1, 200000)"}}"#);
     let answer = query(&wide);

@@ -12,7 +12,7 @@ use godwit_tests::{needs, scratch};
 
 use crate::run::formats::{run_python, to_lines};
 
-/// Starts a server of a root. Returns the root, an empty directory beside it, and the server.
+/// Starts a server. Returns its root directory, an empty directory for the client, and the server.
 pub(super) fn start_server(label: &str, words: &[&str]) -> (PathBuf, PathBuf, DataServer) {
     let directory = scratch::directory(label);
     let (root, mine) = (directory.join("root"), directory.join("mine"));
@@ -92,7 +92,7 @@ fn an_encrypted_server_is_copied_from_with_a_token() {
         "-keyout",
         path_text(&key),
     ]);
-    // As rustls requires of a self-signed certificate.
+    // rustls requires this extension in a self-signed certificate.
     openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
     run_checked(&mut openssl);
     let token = directory.join("token");
@@ -222,7 +222,7 @@ fn no_file_has_its_name_that_has_another_checksum_than_was_listed() {
     let partly =
         godwit().args(["copy", &from, path_text(&mine.join("partly")), "--check", path_text(&md5), "--json"]).run_ok();
     assert!(partly.stderr.contains("no checksum is listed for run/other.txt"), "{}", partly.stderr);
-    // The source is changed after the list was made, in a long file and in one of a single block.
+    // Change the source after the checksum list was written, in a file of many blocks and in a file of a single block.
     for name in ["big.bam", "small.txt"] {
         let path = root.join("run").join(name);
         let mut bytes = fs::read(&path).expect("it is there");
@@ -236,7 +236,7 @@ fn no_file_has_its_name_that_has_another_checksum_than_was_listed() {
         fs::read_dir(&bad).expect("it is there").map(|entry| entry.expect("it is").file_name()).collect();
     assert!(names.iter().any(|name| name == "other.txt"), "{names:?}");
     assert!(!bad.join("big.bam").exists() && !bad.join("small.txt").exists(), "{names:?}");
-    // The source is restored: only the changed blocks are fetched again.
+    // Restore the source: the copy fetches only the changed blocks again.
     for (name, size) in [("big.bam", 3_000_001), ("small.txt", 77)] {
         fs::write(root.join("run").join(name), pseudorandom_bytes(size)).expect("it can be written");
     }
@@ -244,7 +244,8 @@ fn no_file_has_its_name_that_has_another_checksum_than_was_listed() {
     let started = mended.stderr.lines().find(|line| line.contains("\"started\"")).expect("it is told").to_owned();
     assert!(!started.contains("\"kept_bytes\":0"), "{started}");
     assert!(fs::read(bad.join("big.bam")).expect("it is there") == pseudorandom_bytes(3_000_001));
-    // An upload sends nothing that differs from the list, and checks existing files too.
+    // An upload must not send a file that differs from the checksum list, and must check files that already exist at
+    // the destination.
     fs::write(good.join("small.txt"), pseudorandom_bytes(78)).expect("it can be written");
     let sent = godwit()
         .args([

@@ -30,7 +30,7 @@ fn write_genomes(label: &str) -> PathBuf {
     directory
 }
 
-/// Writes `NAME.fa`, another individual.
+/// Writes `NAME.fa`, the genome of another individual.
 fn write_individual(directory: &Path, place: &Path, name: &str, seed: &str) {
     godwit().current_dir(directory).arg("mutate").arg("ref.fa").arg(place.join(name)).args(["--seed", seed]).run_ok();
 }
@@ -102,7 +102,7 @@ fn genomes_go_as_what_differs_both_ways_and_all_else_as_it_is() {
             assert_eq!(metadata(&sent).expect("it is there"), metadata(&came).expect("it is there"), "{file}");
         }
     }
-    // A file that has changed is copied the same way, and the summary reports the saved bytes.
+    // A changed file is also copied with delta compression, and the summary reports the saved bytes.
     write_individual(&directory, &run, "one.fa", "4");
     let words = ["--compress", "delta", "--reference", "ref.fa", "--mode", "polite"];
     let way = [path_text(&run.join("one.fa")).to_owned(), server_url(&served, "run/one.fa")];
@@ -122,7 +122,7 @@ fn without_a_common_reference_genomes_go_as_they_are_and_it_is_said_once() {
     for (name, seed) in [("one.fa", "1"), ("two.fa", "2")] {
         write_individual(&directory, &mine, name, seed);
     }
-    // The same sequences with other soft-masking; and other sequences.
+    // References with the same sequences but other soft-masking, and with other sequences.
     let masked = fs::read_to_string(directory.join("ref.fa")).expect("it is there");
     let masked: Vec<String> =
         masked.lines().map(|line| if line.starts_with('>') { line.to_owned() } else { line.to_lowercase() }).collect();
@@ -141,10 +141,10 @@ fn without_a_common_reference_genomes_go_as_they_are_and_it_is_said_once() {
         assert!(told.contains("2 files copied") && !told.contains("saved"), "{told}");
         let told = copy(&[]).stderr;
         assert_eq!(told.matches("no reference is given").count(), 1, "{told}");
-        // Only the last server has the second of two references.
+        // Of two references of the client, the last server has only the second.
         let told = copy(&["--reference", "ref.fa", "--reference", "own.fa", "--json"]).stderr;
         assert_eq!(events_of_kind(&told, "unpacked").len(), if number == 2 { 2 } else { 0 }, "{told}");
-        // The copies are complete, with and without delta compression.
+        // The copied files equal the sources, with and without delta compression.
         for place in ["2", "0", "5"] {
             for name in ["one.fa", "two.fa"] {
                 assert!(
@@ -189,7 +189,7 @@ fn a_genome_whose_either_end_is_killed_on_the_way_comes_whole_with_the_next_atte
         let directory = write_genomes("copy-delta-kill");
         let (mine, root) = (directory.join("mine"), directory.join("root"));
         let (source, target) = if downloads { (&root, &mine) } else { (&mine, &root) };
-        // A genome unlike the reference, so that there are data to send.
+        // Create a genome unlike the reference, so that the delta copy has enough data to send.
         let letters: Vec<u8> =
             pseudorandom_bytes(4_000_000).iter().map(|byte| b"ACGT"[usize::from(byte & 3)]).collect();
         fs::write(source.join("f.fa"), [b">f\n", &letters[..], b"\n"].concat()).expect("it can be written");

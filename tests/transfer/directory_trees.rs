@@ -13,7 +13,7 @@ use godwit_tests::tool::run_checked;
 
 use super::copies::{path_text, server_url, start_server};
 
-/// Creates the tree of names and file types that users report: one file of each kind can be copied, three entries cannot.
+/// Creates a tree with unusual names and file types that users have reported. Three of its entries cannot be copied.
 fn write_tree(directory: &Path) {
     fs::create_dir_all(directory.join("sub")).expect("it can be made");
     let long = "n".repeat(255);
@@ -26,7 +26,7 @@ fn write_tree(directory: &Path) {
     run_checked(Command::new("mkfifo").arg(directory.join("fifo")));
 }
 
-/// Returns the differences that `diff` finds between two trees, except for entries of the first only.
+/// Returns the differences that `diff` finds between two trees, without entries that exist only in the first tree.
 fn differences(one: &Path, other: &Path) -> Vec<String> {
     let diff =
         Command::new("diff").args(["-r", "--no-dereference"]).args([one, other]).output().expect("diff is installed");
@@ -51,7 +51,7 @@ fn one_entry_that_cannot_be_copied_does_not_stop_the_others_and_each_is_named_at
         for named in ["not copied: dangling: ", "not copied: fifo: ", "not copied: loop: ", "5 files copied"] {
             assert!(copied.stderr.contains(named), "{named}: {}", copied.stderr);
         }
-        // A pipe is never opened.
+        // The copy must not open a named pipe.
         fs::remove_file(mine.join("tree/fifo")).expect("it is there");
         assert_eq!(differences(&mine.join("tree"), &target), [""; 0]);
         run_checked(Command::new("mkfifo").arg(mine.join("tree/fifo")));
@@ -85,7 +85,7 @@ fn what_a_user_may_not_read_does_not_stop_what_the_user_may() {
         fs::set_permissions(tree.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o000))
             .expect("it can be changed");
     }
-    // Root reads everything unless it drops that capability.
+    // Root can read all files, so drop this capability for the test.
     let as_user = |words: &[&str]| {
         let given_up = ["--bounding-set=-all", "--inh-caps=-all", "--"];
         godwit_at(Path::new("setpriv")).args(given_up).arg(godwit_tests::binary::path()).arg("copy").args(words).run()

@@ -7,7 +7,7 @@ use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch, skip};
 use serde_json::Value;
 
-/// Returns the reason why no path can be made here, if there is one.
+/// Returns the missing requirement of an emulated path on this machine; `None` if a path can be created.
 fn missing_requirement() -> Option<&'static str> {
     let name = format!("probe-{}", std::process::id());
     let works = |words: &[&str]| {

@@ -125,8 +125,8 @@ fn a_way_that_is_silent_for_too_long_ends_a_copy() {
     assert!(fs::read(mine.join("f")).expect("it is there") == pseudorandom_bytes(FILE_BYTES));
 }
 
-/// Kills one end or the other at points drawn from a seed, until the copy is complete. All of them take minutes: `cargo
-/// test --profile ci -p godwit-tests --test e2e -- --ignored transfer::faults`.
+/// Kills the client or the server at random points until the copy is complete. The test of all cases takes minutes:
+/// `cargo test --profile ci -p godwit-tests --test e2e -- --ignored transfer::faults`.
 fn assert_copy_survives_kills(seed: u64) {
     let (root, mine, first) = start_server(&format!("copy-kills-{seed}"), &["--writable"]);
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -150,7 +150,7 @@ fn assert_copy_survives_kills(seed: u64) {
     let mut recorded = 0;
     for _ in 0..1 + below(4) {
         let running = copy().args(["--rate", RATE_LIMIT]).spawn();
-        // At least one of the remaining blocks.
+        // Wait until the journal lists at least one block more than before.
         let records = 200 + 48 * (recorded + 1 + below((size as u64 / BLOCK_BYTES).saturating_sub(recorded).max(1)));
         wait_until("some blocks are there, or all", || journal_size(target) >= records || target.join("f").exists());
         if below(2) == 0 {

@@ -15,10 +15,10 @@ use super::copies::{path_text, pseudorandom_bytes, server_url};
 
 /// The size of the copied file in bytes.
 const FILE_BYTES: usize = 24_000_000;
-/// The maximum overhead beside blocks, in bytes.
+/// The maximum number of bytes that a server sends in addition to the blocks.
 const MAX_OVERHEAD_BYTES: u64 = 1_000_000;
 
-/// A far server with its directories and credentials.
+/// The source server of the copies, with its directories and credentials.
 struct RelayFixture {
     directory: PathBuf,
     root: PathBuf,
@@ -80,7 +80,7 @@ impl RelayFixture {
         copy.args(["--mode", "fast", "--streams", "3", "--json"]).args(words).spawn()
     }
 
-    /// Copies a file of the far server, and compares it with the source.
+    /// Copies a file from the source server, and compares it with the source.
     fn copy_and_verify(&self, relay: &DataServer, name: &str, to: &str) {
         let target = self.client_directory.join(to);
         let done = self.start_copy(relay, &server_url(&self.server, name), path_text(&target), &[]).wait_with_output();

@@ -126,7 +126,7 @@ impl<J: JobMessages> HeadEndpoint<J> {
         let address = Address::Tcp(address);
         let server = Server::bind(&address, plane, Routes::default(), access, TransportOptions::default());
         let server = runtime.block_on(server)?;
-        let Address::Tcp(address) = *server.address() else { unreachable!("it was asked for TCP") };
+        let Address::Tcp(address) = *server.address() else { unreachable!("the server was started on TCP") };
         runtime.spawn(server.serve());
         Ok(Self { address, events, runtime })
     }
@@ -175,7 +175,9 @@ impl<S: DownloadSource, J: JobMessages> DataPlane for HeadService<S, J> {
             UploadHeader::Data { worker, description, piece_bytes } => {
                 let data = collect_pieces(&mut batches, &piece_bytes, first.batch.as_ref()).await?;
                 if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
-                    return Err(Status::failed_precondition("the worker was lost"));
+                    return Err(Status::failed_precondition(
+                        "the head closed the connection of this worker, which was lost",
+                    ));
                 }
                 self.send_event(HeadEvent::Uploaded(worker, description, data)).await?;
                 Ok(Box::pin(ReceiverStream(mpsc::channel(1).1)))

@@ -199,7 +199,7 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
         {
             self.launch_checked_at = Instant::now();
             for last in self.cluster.processes.exit_messages() {
-                self.warn(format!("{last}; the job continues with the other workers, if any"));
+                self.warn(format!("{last}; the job continues with the other workers"));
                 self.record_error(last);
             }
         }
@@ -217,7 +217,7 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
         })
     }
 
-    /// Records the first error, which is the probable cause of later ones.
+    /// Records an error, unless an earlier one is recorded: the first error is probably the cause of all others.
     fn record_error(&mut self, last: String) {
         self.reported_error.get_or_insert(last);
     }
@@ -239,7 +239,7 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
     /// Rejects a worker. Its later events are ignored.
     pub fn reject_worker(&mut self, node: WorkerId, reason: String) {
         let Some(ConnectedWorker { name, commands }) = self.workers.remove(&node) else { return };
-        self.warn(format!("{name} was rejected: {reason}"));
+        self.warn(format!("the head rejected {name}: {reason}"));
         self.record_error(format!("{name}: {reason}"));
         commands.reject(reason);
     }
@@ -247,7 +247,7 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
     fn remove_worker(&mut self, node: WorkerId, why: &str) -> Option<WorkerPoolEvent<J>> {
         let member = self.workers.remove(&node)?;
         self.lost_workers += 1;
-        self.warn(format!("lost {}: {why}; other workers take over its work", member.name));
+        self.warn(format!("the head lost worker {}: {why}; other workers take over its work", member.name));
         self.record_error(format!("{}: {why}", member.name));
         Some(WorkerPoolEvent::Lost(node))
     }
@@ -319,7 +319,9 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
     pub fn warn_if_idle(&self, count: usize, what: &str, verb: &str) {
         let nodes = self.expected_workers();
         if count < nodes {
-            self.warn(format!("{count} {what} for {nodes} workers: some had nothing to {verb}; request fewer workers"));
+            self.warn(format!(
+                "{count} {what} for {nodes} workers: some workers had no work to {verb}; request fewer workers"
+            ));
         }
     }
 

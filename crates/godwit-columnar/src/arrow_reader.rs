@@ -48,7 +48,7 @@ pub enum ArrowReadError {
         path: PathBuf,
     },
     /// The file is truncated.
-    #[error("{} is truncated: {problem}; fetch or make it again", path.display())]
+    #[error("{} is truncated: {problem}; fetch or create it again", path.display())]
     Truncated {
         /// Path of the file.
         path: PathBuf,

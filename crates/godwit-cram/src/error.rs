@@ -11,7 +11,7 @@ use godwit_formats::sam::FileHeaderError;
 #[derive(Debug, thiserror::Error)]
 pub enum CramError {
     /// The file is not CRAM, or its first bytes are damaged.
-    #[error("{} cannot be read as CRAM: it is damaged or has another format; fetch or make it again", path.display())]
+    #[error("{} cannot be read as CRAM: it is damaged or has another format; fetch or create it again", path.display())]
     NotCram {
         /// Path of the CRAM file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum CramError {
         source: io::Error,
     },
     /// The file does not end with the end-of-file container.
-    #[error("{} is truncated: its end-of-file container is missing; fetch or make it again", path.display())]
+    #[error("{} is truncated: its end-of-file container is missing; fetch or create it again", path.display())]
     Truncated {
         /// Path of the CRAM file.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum CramError {
     #[error(transparent)]
     Header(#[from] FileHeaderError),
     /// A record cannot be decoded.
-    #[error("record {record} of {} cannot be decoded: the file is damaged; fetch or make it again", path.display())]
+    #[error("record {record} of {} cannot be decoded: the file is damaged; fetch or create it again", path.display())]
     DecodeRecord {
         /// Path of the CRAM file.
         path: PathBuf,

@@ -65,7 +65,7 @@ pub(super) fn decode_letters(word: u64) -> [u8; WORD_BASES] {
 /// A sequence with two bits per base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bases {
-    /// The bases, and two more words, so that [`Bases::window`] may read beyond the last base.
+    /// Two bits for each base, followed by two words of padding, because [`Bases::window`] reads after the last base.
     words: Vec<u64>,
     count: usize,
 }
@@ -81,7 +81,7 @@ impl Bases {
         count.div_ceil(WORD_BASES) + 2
     }
 
-    /// Returns all words, including those beyond the last base.
+    /// Returns all words, including the padding.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }
@@ -122,7 +122,7 @@ impl Bases {
 /// A vector with one bit for each base of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BitVector {
-    /// The bits, and one more word, so that [`BitVector::window`] may read beyond the last bit.
+    /// The bits, followed by one word of padding, because [`BitVector::window`] reads after the last bit.
     words: Vec<u64>,
     count: usize,
 }
@@ -144,7 +144,7 @@ impl BitVector {
         count.div_ceil(64) + 1
     }
 
-    /// Returns all words, including the one beyond the last bit.
+    /// Returns all words, including the padding.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }

@@ -50,7 +50,7 @@ struct CollectionManifest {
     members: Vec<CollectionMember>,
 }
 
-/// A directory of genomes that are packed against one reference.
+/// A directory of genomes that were packed with the same reference.
 #[derive(Debug)]
 pub struct Collection {
     directory: PathBuf,
@@ -120,7 +120,8 @@ impl Collection {
         if collection.manifest.reference != digest {
             let (known, path) = (&collection.manifest.reference, reference.path().display());
             return Err(collection.collection_error(format!(
-                "its reference is {known}, but {path} is {digest}; give the reference its members were packed with"
+                "its genomes were packed with the reference {known}, but {path} is {digest}; give the reference they \
+                 were packed with"
             )));
         }
         Ok(collection)
@@ -272,8 +273,9 @@ impl Collection {
         let checksum = format!("{:016x}", input.hash.digest());
         match self.manifest.members.iter().find(|member| member.name == name) {
             Some(member) if member.checksum == checksum => Ok(summary),
-            _ => Err(self
-                .collection_error(format!("{name}.gwp differs from the file that was added; restore it from a copy"))),
+            _ => Err(self.collection_error(format!(
+                "{name}.gwp was changed after it was added to the collection; restore it from a copy"
+            ))),
         }
     }
 
@@ -355,7 +357,8 @@ impl Collection {
     }
 }
 
-/// Reports whether a genome may have this name. The name must give a file inside the directory that is not hidden.
+/// Reports whether a genome may have this name. A valid name is the name of a file that is not hidden, without a
+/// directory.
 fn is_valid_member_name(name: &str) -> bool {
     let usable = |letter: char| letter.is_ascii_alphanumeric() || "._+=@-".contains(letter);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(usable)

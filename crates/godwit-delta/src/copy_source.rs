@@ -93,7 +93,7 @@ impl CopySource {
         self.position.position.wrapping_add(self.to_local)
     }
 
-    /// Returns the source that is `bases` bases further in the direction of copying; these bases must exist.
+    /// Returns the source `bases` bases after this one in the direction of copying; these bases must exist.
     #[must_use]
     pub(super) fn advanced_by(mut self, bases: usize) -> Self {
         match self.position.reverse {
@@ -103,7 +103,7 @@ impl CopySource {
         self
     }
 
-    /// Returns the source that is `bases` bases back against the direction of copying; these bases must exist.
+    /// Returns the source `bases` bases before this one in the direction of copying; these bases must exist.
     #[must_use]
     pub(super) fn moved_back_by(mut self, bases: usize) -> Self {
         match self.position.reverse {

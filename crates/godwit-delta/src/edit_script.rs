@@ -25,7 +25,7 @@ pub(super) enum Edit {
     Insert(u64),
     /// Skips this number of bases of the source.
     Delete(u64),
-    /// Continues to copy at another position.
+    /// A jump: the next bases are copied from another position.
     Jump(StrandedPosition),
 }
 
@@ -157,12 +157,12 @@ struct ScriptCoder<'a> {
     input: &'a ScriptInput<'a>,
     models: ScriptModels,
     source: Option<CopySource>,
-    /// Positions relative to which a jump is encoded: the present position, and the departure and the arrival of the
-    /// last jump. Most jumps end near one of them.
+    /// Positions from which the target of a jump is encoded as a distance: the current position, and the start and the
+    /// target of the last jump. Most jumps end near one of these positions.
     jump_origins: [usize; 3],
     last_kind: usize,
     last_gap: u64,
-    /// Intervals of letters other than ACGT that end after the present position.
+    /// Intervals of letters other than ACGT that end after the current position.
     remaining_non_acgt: &'a [NonAcgtInterval],
     output: ScriptOutput,
 }

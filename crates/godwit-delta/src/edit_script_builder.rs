@@ -21,11 +21,11 @@ const MIN_MATCH_BASES_AFTER_INDEL: usize = 8;
 const COMPARED_BASES: usize = 128;
 /// Approximate cost of a substitution, bits; this includes encoding its distance from the previous edit.
 const SUBSTITUTION_COST_BITS: usize = 14;
-/// If more bases than this differ within [`COMPARED_BASES`], the builder searches for another source.
+/// If more than this number of bases differ within [`COMPARED_BASES`], the builder searches for another source.
 const MAX_SOURCE_DIFFERENCES: usize = COMPARED_BASES / 3;
 /// Number of bases over which candidates for a jump are compared.
 const CANDIDATE_COMPARED_BASES: usize = 512;
-/// After the first candidate for a jump, further ones are searched for in this number of bases.
+/// Number of bases after the first candidate for a jump in which further candidates are searched.
 const CANDIDATE_SEARCH_BASES: usize = 192;
 /// Number of substitutions within [`DENSE_SUBSTITUTION_BASES`] that start a search for a more similar copy of a repeat.
 const DENSE_SUBSTITUTION_COUNT: usize = 4;
@@ -40,10 +40,10 @@ pub(super) struct EditScriptBuilder<'a> {
     /// The target sequence. Letters other than ACGT are replaced by the bases that the script copies over them.
     target: Bases,
     non_acgt: &'a [NonAcgtInterval],
-    /// Number of intervals in `non_acgt` that end at or before the present position.
+    /// Number of intervals in `non_acgt` that end at or before the current position.
     passed_non_acgt: usize,
     self_index: SelfKmerIndex,
-    /// Present position: the number of target bases that the script already makes.
+    /// Current position: the number of target bases that the script already produces.
     position: usize,
     source: Option<CopySource>,
     /// Number of bases copied since the last edit.
@@ -120,7 +120,7 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Returns the 32 bases before a source, the nearest one in the highest bits.
+    /// Returns the 32 bases before a source. The highest bits contain the nearest base.
     fn previous_bases(&self, source: CopySource) -> u64 {
         let bases = if source.is_self { &self.target } else { self.space.bases };
         match source.position.reverse {
@@ -129,7 +129,8 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Returns the number of bases that both the target from `at` on and the source still have.
+    /// Returns how many bases can be compared: the smaller of the remaining bases of the target from `at` and of the
+    /// source.
     fn comparable_bases(&self, at: usize, source: CopySource) -> usize {
         source.remaining_bases().min(self.target_end() - at)
     }
@@ -180,7 +181,7 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Returns the interval of letters other than ACGT that contains the present position, if any.
+    /// Returns the interval of letters other than ACGT that contains the current position, if any.
     fn non_acgt_at_position(&mut self) -> Option<Range<usize>> {
         let others = &self.non_acgt[self.passed_non_acgt..];
         self.passed_non_acgt += others.iter().take_while(|run| run.end <= self.position).count();
@@ -200,7 +201,7 @@ impl<'a> EditScriptBuilder<'a> {
         self.source = Some(source.advanced_by(bases));
     }
 
-    /// Chooses an edit at the present position, where the target differs from the source.
+    /// Chooses an edit at the current position, where the target differs from the source.
     fn resolve_difference(&mut self, source: CopySource) {
         if source.remaining_bases() > 1 && self.position + 1 < self.target_end() {
             let behind = source.advanced_by(1);
@@ -231,8 +232,8 @@ impl<'a> EditScriptBuilder<'a> {
         }
     }
 
-    /// Reports whether there were so many recent substitutions that another copy of a repeat may match better. False if
-    /// such a search was made nearby.
+    /// Reports whether there were so many recent substitutions that another copy of a repeat may match better. Returns
+    /// false if such a search was done within the last bases.
     fn has_dense_substitutions(&self) -> bool {
         self.recent_substitution_ends[0] > 0
             && self.position - self.recent_substitution_ends[0] < DENSE_SUBSTITUTION_BASES
@@ -305,7 +306,7 @@ impl<'a> EditScriptBuilder<'a> {
         leaving + 6 + (found.position - self.position) / 8 < staying
     }
 
-    /// Searches for a source between the present position and the end of the target; inserts all remaining bases if
+    /// Searches for a source between the current position and the end of the target; inserts all remaining bases if
     /// there is none.
     fn search_source(&mut self) {
         match self.best_candidate(self.position..self.target_end(), None) {

@@ -10,7 +10,7 @@ use godwit_io::bgzf::BgzfError;
 #[derive(Debug, thiserror::Error)]
 pub enum DeltaError {
     /// A file cannot be read or written.
-    #[error("cannot read or write {path}: {source}; check the path, its permissions and the space left")]
+    #[error("cannot read or write {path}: {source}; check the path, its permissions and the free disk space")]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -18,7 +18,7 @@ pub enum DeltaError {
         source: io::Error,
     },
     /// An input or output without a known path cannot be read or written.
-    #[error("cannot {operation}: {source}; check the space left and the other end")]
+    #[error("cannot {operation}: {source}; check the free disk space and the connection")]
     Stream {
         /// The operation that failed, as a verb with its object.
         operation: &'static str,
@@ -60,7 +60,7 @@ pub enum DeltaError {
         /// Length of the packed file, bytes.
         offset: u64,
     },
-    /// The given reference is not the one with which the file was packed.
+    /// The given reference differs from the reference with which the file was packed.
     #[error(
         "this was packed against the reference {expected_digest}, but {path} is {actual_digest}: it lacks the sequence \
          {missing_sequence}; give the reference it was packed with, under any name"
@@ -106,7 +106,7 @@ pub enum DeltaError {
     },
     /// The packed text does not unpack to the same text. This is a bug in godwit, which was detected before the output
     /// was kept.
-    #[error("the packed text does not unpack to the same bytes; nothing was kept: please report this bug")]
+    #[error("the packed text does not unpack to the same bytes; the output was removed; please report this bug")]
     RoundTripMismatch,
     /// The manifest of a collection is invalid, or the collection cannot fulfil the request.
     #[error("{collection}: {problem}")]
@@ -120,7 +120,7 @@ pub enum DeltaError {
     #[error("cannot start a thread: {0}; check ulimit -u")]
     Thread(#[source] io::Error),
     /// The operation was cancelled.
-    #[error("interrupted; nothing was kept")]
+    #[error("interrupted; the output was removed")]
     Cancelled,
 }
 

@@ -239,7 +239,7 @@ impl FastaLayout {
                 rest = behind;
                 true
             }
-            // The last line, if it does not end with a line feed.
+            // Process the last line if it does not end with a line feed.
             None => some.strip_suffix(b"\n") == Some(std::mem::take(&mut rest)),
         });
         equal.is_some() && rest.is_empty() && self.text_bytes() == Some(text.len() as u64)

@@ -214,7 +214,7 @@ impl<R: Read> GwpChunkReader<R> {
         Ok(GwpChunkHeader { tag, header, offset, body_offset: self.offset, body_bytes, number })
     }
 
-    /// Reads the body of the chunk whose header was read last.
+    /// Reads the body of a chunk after its header was read.
     pub(super) fn read_body(&mut self, start: &GwpChunkHeader) -> Result<Vec<u8>, DeltaError> {
         if start.body_bytes == 0 {
             return Ok(Vec::new());
@@ -248,11 +248,14 @@ impl<R: Read> GwpChunkReader<R> {
         let (text_bytes, chunks) = (cursor.read_varint(), cursor.read_varint());
         let right = text_bytes == Some(done.text_bytes) && chunks == Some(done.chunk_count) && cursor.is_empty();
         if !right || start.body_bytes > 0 {
-            return Err(DeltaError::Damaged { offset, problem: "the totals at its end do not match its contents" });
+            return Err(DeltaError::Damaged {
+                offset,
+                problem: "the totals at the end of the file do not match its contents",
+            });
         }
         match self.read_up_to(1)?.is_empty() {
             true => Ok(()),
-            false => Err(DeltaError::Damaged { offset: self.offset, problem: "data follow its end" }),
+            false => Err(DeltaError::Damaged { offset: self.offset, problem: "data follow the end mark of the file" }),
         }
     }
 
@@ -284,8 +287,10 @@ impl<R: Read> GwpChunkReader<R> {
             seen.extend(self.read_array::<1>()?);
             if seen[seen.len() - 1] < 0x80 || seen.len() - from > 9 {
                 let number = VarintReader::new(&seen[from..]).read_varint();
-                return number
-                    .ok_or(DeltaError::Damaged { offset: self.offset, problem: "a number has too many bytes" });
+                return number.ok_or(DeltaError::Damaged {
+                    offset: self.offset,
+                    problem: "a number is longer than its type permits",
+                });
             }
         }
     }

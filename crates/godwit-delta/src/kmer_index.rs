@@ -35,7 +35,7 @@ pub(super) struct RollingKmer {
 }
 
 impl RollingKmer {
-    /// Forgets the preceding bases, because a letter other than ACGT follows them.
+    /// Clears the current k-mer, because the next letter is not one of ACGT.
     pub(super) fn reset(&mut self) {
         self.valid_bases = 0;
     }
@@ -254,7 +254,7 @@ impl BucketFiller<'_> {
                 let (bucket, mark) = (entry.bucket(), u32::from(entry.fingerprint()));
                 let marks = self.fingerprints[bucket];
                 let (empty, same) = (zero_bytes(marks), zero_bytes(marks ^ (ONE_IN_EACH_BYTE * mark)));
-                // A k-mer that occurs several times gets at most two positions.
+                // At most two positions are stored for a k-mer that occurs several times.
                 if empty != 0 && same & same.wrapping_sub(1) == 0 {
                     let way = empty.trailing_zeros() / 8;
                     self.fingerprints[bucket] = marks | mark << (8 * way);

@@ -1,4 +1,4 @@
-//! Encoding of what two-bit bases do not express: the case of letters, and letters other than ACGT.
+//! Encoding of the properties of letters that two-bit bases do not store: lower case, and letters other than ACGT.
 
 use super::bases::{BitVector, NonAcgtInterval};
 use super::copy_source::CopiedInterval;

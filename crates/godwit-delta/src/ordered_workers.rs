@@ -32,7 +32,7 @@ impl<I: Send, O: Send> OrderedThreadPool<I, O> {
             let (given, work) = (given.clone(), work.clone());
             let run = move || {
                 for (item, done) in given {
-                    // If the caller failed and dropped the pool, the result has no receiver.
+                    // Sending fails if the caller has dropped the pool after an error; the result is then not needed.
                     let _ = done.send(work(item));
                 }
             };
@@ -44,7 +44,7 @@ impl<I: Send, O: Send> OrderedThreadPool<I, O> {
         Ok(Self { jobs, pending_results: VecDeque::new(), threads })
     }
 
-    /// Reports whether so many results are pending that the caller should collect one before it submits another item.
+    /// Reports whether the pool is full: the caller should then collect a result before it submits another item.
     pub(super) fn is_full(&self) -> bool {
         self.pending_results.len() > self.threads
     }

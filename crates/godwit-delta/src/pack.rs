@@ -22,7 +22,7 @@ const SEGMENT_BYTES: usize = 8 << 20;
 
 /// A text below this size is encoded both as edits and as text, and the shorter form is written. Bytes.
 const SMALL_TEXT_BYTES: u64 = 256 << 10;
-/// In packed files below this size, the header and the end take most of the bytes. Bytes.
+/// Size of packed files, bytes, below which the header and the end of the file take most of the space.
 const SMALL_PACKED_BYTES: u64 = 1000;
 
 /// Options for packing a genome.

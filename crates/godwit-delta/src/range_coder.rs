@@ -1,8 +1,8 @@
 //! An adaptive binary range coder, and its probability models of bits and numbers.
 //!
 //! The coder is that of LZMA: a cached byte and a count of pending 0xFF bytes handle carries. The bounds use
-//! probabilities of 16 bits. The first byte would always be 0 and is not written. Zeros at the end are not written
-//! either, because a decoder reads zeros beyond the end of its input.
+//! probabilities of 16 bits. The first byte would always be 0 and is not written. Zero bytes at the end are not written
+//! either, because the decoder reads zeros after the end of its input.
 
 /// Precision of the probability in a [`BitModel`], bits.
 const PROBABILITY_BITS: u32 = 24;
@@ -233,7 +233,7 @@ impl NumberModel {
     pub(super) fn code_number(&mut self, coder: &mut impl RangeCoder, value: u64) -> u64 {
         let raised = value + 1;
         let bits = coder.code_bit_tree(raised.ilog2() as usize, 6, &mut self.bit_count_models) as u32;
-        // An encoder never writes more; from a damaged file, an arbitrary number is decoded.
+        // The encoder writes at most this number. In a damaged file, a larger number may be decoded.
         let bits = bits.min(62);
         let modelled = bits.min(MODELLED_BITS);
         let below = bits - modelled;

@@ -173,7 +173,7 @@ impl Reference {
         check_reference_size(reference.bases.count() as u64)?;
         reference.cache_policy = cache_policy;
         if cache_policy == ReferenceCachePolicy::BesideFasta {
-            // Without the cache file, the next run is only slower.
+            // Ignore the error: without the cache file, the next run reads the FASTA file again.
             let _ = cache_files::write_cached_reference(&reference, stamp);
         }
         Ok(reference)

@@ -131,7 +131,7 @@ impl ReferenceStore {
     /// [`DeltaError::Io`] if the file cannot be read, and the errors of [`Reference::open`].
     pub fn load_reference(&self, path: &Path) -> Result<Arc<LoadedReference>, DeltaFileError> {
         let stamp = file_stamp(path)?;
-        // Holds the lock while loading, so that concurrent requests share the loaded reference.
+        // Hold the lock during loading, so that concurrent requests for the same reference load it once.
         let mut known = self.lock_entries();
         let fresh = known.get(path).filter(|known| known.stamp == stamp);
         if let Some(loaded) = fresh.and_then(|known| known.reference.upgrade()) {

@@ -141,7 +141,7 @@ pub(super) fn read_text_file<R: Read>(reader: &mut GwpChunkReader<R>) -> Result<
             frame => decompress(frame, text_bytes as usize, &[]),
         }
     });
-    text.ok_or(DeltaError::Damaged { offset: 4, problem: "its text cannot be decompressed" })
+    text.ok_or(DeltaError::Damaged { offset: 4, problem: "the compressed text of a chunk cannot be decompressed" })
 }
 
 /// The reference sequences that a packed file has declared so far, and their positions in the local reference.
@@ -213,7 +213,7 @@ impl<'r> DeclaredContigs<'r> {
         Ok(())
     }
 
-    /// Returns the job that decodes a chunk, whose declarations must have been added.
+    /// Returns the job that decodes a chunk. The sequences that the chunk declares must have been added before.
     pub(super) fn decode_job(&self, content: ChunkContent, body: Vec<u8>, offset: u64) -> DecodeJob<'r> {
         let (contigs, empty_bases) = (Arc::clone(&self.mappings), Arc::clone(&self.empty_bases));
         DecodeJob {
@@ -256,7 +256,7 @@ impl ChunkContent {
     }
 }
 
-/// A chunk to be decoded, with everything that a thread needs for it.
+/// A job for a decoding thread: a chunk, and the reference sequences from which it copies.
 pub(super) struct DecodeJob<'r> {
     pub(super) content: ChunkContent,
     body: Vec<u8>,

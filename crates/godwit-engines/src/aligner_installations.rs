@@ -18,7 +18,7 @@ pub struct AlignerInstallation {
     pub remedy: &'static str,
 }
 
-const OWN_ALIGNER_REMEDY: &str = "it comes with godwit: install it beside godwit or on PATH";
+const OWN_ALIGNER_REMEDY: &str = "it is part of godwit's installation: install it beside godwit or on PATH";
 
 /// Looks for every aligner that godwit knows and starts each installed one once, to read its version.
 pub fn find_aligners() -> Vec<AlignerInstallation> {

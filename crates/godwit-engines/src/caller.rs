@@ -146,7 +146,7 @@ fn split_caller_options(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -
             None => word == option || (!word.starts_with("--") && option.len() == 2 && word.starts_with(option)),
         };
         if let Some((option, instead)) = refused.iter().copied().flatten().find(|(option, _)| is(option)) {
-            return Err(wrong(format!("the option {option} of {caller} is not accepted here: {instead}")));
+            return Err(wrong(format!("godwit does not accept the option {option} of {caller}: {instead}")));
         }
     }
     Ok(words)

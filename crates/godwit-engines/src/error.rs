@@ -9,7 +9,7 @@ use crate::stream::StreamError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExitCause {
     /// The child exited by itself with this status.
-    #[error("exited with status {0} before its work was done")]
+    #[error("exited with status {0} before it finished its work")]
     Status(i32),
     /// The child was killed by this signal, which godwit did not send.
     #[error("was killed by signal {0}")]
@@ -81,7 +81,7 @@ pub enum EngineError {
         remedy: String,
     },
     /// The processor of this machine cannot run the program.
-    #[error("{problem}; use --aligner auto or bwa, which give the same records")]
+    #[error("{problem}; use --aligner auto or bwa, which write the same records")]
     Processor {
         /// Description of the missing processor feature.
         problem: &'static str,
@@ -150,7 +150,8 @@ pub enum EngineError {
     },
     /// The program violated the protocol, or godwit called the reader or writer of the program in a wrong order.
     #[error(
-        "{} violated the protocol: {problem}; this is a bug, or the program is not part of this godwit",
+        "{} violated the protocol of godwit: {problem}; this is a bug, or the program belongs to another version of \
+         godwit",
         .program.display()
     )]
     Protocol {

@@ -109,7 +109,10 @@ impl<R: BufRead> StreamReader<R> {
         let message = parse_header(&header)?;
         let body = self.read_body(checked_body_bytes(&message)?)?;
         if message.header_type() != MessageHeader::RecordBatch || schema.fields().is_empty() {
-            return Err(malformed_error(format!("a message of type {:?} is out of place", message.header_type())));
+            return Err(malformed_error(format!(
+                "a message of type {:?} is not allowed at this position of a stream",
+                message.header_type()
+            )));
         }
         let Some(batch) = message.header_as_record_batch() else {
             return Err(malformed_error("a batch has no header"));
@@ -160,7 +163,7 @@ fn read_exact(source: &mut impl Read, bytes: &mut [u8], within: &'static str) ->
 }
 
 fn parse_header(header: &[u8]) -> Result<Message<'_>, StreamError> {
-    root_as_message(header).map_err(|error| malformed_error(format!("a message header does not parse: {error}")))
+    root_as_message(header).map_err(|error| malformed_error(format!("a message header cannot be parsed: {error}")))
 }
 
 fn checked_body_bytes(message: &Message) -> Result<usize, StreamError> {
@@ -191,9 +194,9 @@ fn check_schema(schema: &Schema) -> Result<(), StreamError> {
     let kind =
         schema.metadata().get(metadata::KIND).ok_or_else(|| malformed_error("a stream does not declare its kind"))?;
     let expected =
-        schema_of_kind(kind).ok_or_else(|| malformed_error(format!("there is no stream of kind {kind:?}")))?;
+        schema_of_kind(kind).ok_or_else(|| malformed_error(format!("the stream kind {kind:?} is unknown")))?;
     if expected.fields() != schema.fields() {
-        return Err(malformed_error(format!("a stream of kind {kind} has other columns than it should")));
+        return Err(malformed_error(format!("the columns of a stream of kind {kind} are not those of its protocol")));
     }
     Ok(())
 }

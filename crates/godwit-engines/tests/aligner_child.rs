@@ -185,7 +185,7 @@ fn a_writer_that_waits_gets_the_exit_error() {
     let (mut writer, _reader, _handle) = fake.start().unwrap().split();
     writer.start_block(&header()).unwrap();
     let batch = two_reads();
-    // Far more than the pipe holds.
+    // Write far more than the capacity of the pipe.
     let error = (0..1_000_000).find_map(|_| writer.write(&batch).err()).unwrap();
     assert!(matches!(error, EngineError::Exited { exit_description: ExitCause::Signal(9), .. }), "{error}");
 }
@@ -226,7 +226,7 @@ fn a_child_outlives_the_thread_that_started_it() {
     // SAFETY: gettid takes no argument and cannot fail.
     let start = || (fake.start().unwrap(), unsafe { libc::gettid() });
     let (session, thread) = std::thread::scope(|scope| scope.spawn(start).join().unwrap());
-    // The kernel removes a thread, and sends the signals of its end, a moment after it was joined.
+    // Wait: the kernel removes a thread, and sends the parent-death signals, shortly after the thread was joined.
     wait_until("the thread's end", || !Path::new(&format!("/proc/self/task/{thread}")).exists());
     assert_eq!(align_one_block(session).unwrap(), 1);
 }

@@ -76,7 +76,7 @@ fn a_file_of_any_stride_is_of_the_predicted_size_and_current() {
         let IndexState::Current { genome } = index_files_state(&path, IndexKind::BwaMem3).unwrap() else { panic!() };
         let bases = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
         assert_eq!(fm_index::converted_file_bytes(bases, stride), one.len() as u64);
-        // The part that bwa-mem3 reads into memory: all but the header and the numbers at the end.
+        // The size of the part that bwa-mem3 loads: the file without its header and the numbers at its end.
         let tail = if stride == SampleStride::EVERY_8 { 8 } else { 16 };
         let packed = fs::metadata(path.with_added_extension("pac")).unwrap().len();
         let loaded = one.len() as u64 - 48 - tail + packed;
@@ -87,7 +87,7 @@ fn a_file_of_any_stride_is_of_the_predicted_size_and_current() {
 /// Returns the text of an index: both strands, codes 0 to 3.
 fn text(path: &Path) -> Vec<u8> {
     let packed = fs::read(path.with_added_extension("pac")).unwrap();
-    // The last byte is the number of bases in the byte before it.
+    // Change the last byte, which is the number of bases in the byte before it.
     let bases = 4 * (packed.len() - 2) + usize::from(packed[packed.len() - 1]);
     let forward: Vec<u8> = (0..bases).map(|base| packed[base / 4] >> (6 - 2 * (base % 4)) & 3).collect();
     let reverse: Vec<u8> = forward.iter().rev().map(|base| 3 - base).collect();
@@ -116,11 +116,11 @@ fn positions_are_those_of_the_sorted_suffixes() {
 #[test]
 fn the_file_of_bwa_mem3_itself_is_current() {
     let Some((_folder, path)) = reference_with_index("contigs.fa") else { return };
-    // It equals bwa-mem2's with the stride at its end (bwa-mem3 0.4.4 fm_index_writer.cpp).
+    // The expected file is that of bwa-mem2 followed by the stride (bwa-mem3 0.4.4 fm_index_writer.cpp).
     let own = convert_to_bytes(&path, SampleStride::EVERY_8, 1).unwrap();
     write_and_check(&path, &[&own[..], &3_u64.to_le_bytes()].concat()).unwrap();
     assert_eq!(fm_index::sample_stride(&path).unwrap(), Some(SampleStride::EVERY_8));
-    // An index without bwa's files is one of bwa-mem2 or bwa-mem3.
+    // Remove the files of bwa: the remaining files are an index of bwa-mem2 or bwa-mem3.
     fs::remove_file(path.with_added_extension("bwt")).unwrap();
     fs::remove_file(path.with_added_extension("sa")).unwrap();
     write_and_check(&path, &own).unwrap();
@@ -149,7 +149,7 @@ fn the_file_of_another_reference_is_refused_by_name() {
             .1
             .contains("number of bases")
     );
-    // One base of another reference of the same length.
+    // Change one base of the reference, and keep its length.
     let mut changed = fs::read(&path).unwrap();
     let base = changed.iter().rposition(|letter| *letter == b'A').unwrap();
     changed[base] = b'T';
@@ -158,7 +158,7 @@ fn the_file_of_another_reference_is_refused_by_name() {
     assert!(build_bwa_index(&other));
     let table = convert_to_bytes(&other, SampleStride::EVERY_8, 1).unwrap();
     assert!(problem(write_and_check(&path, &table)).1.contains("another genome"));
-    // Without bwa's files, samples from the whole genome are compared.
+    // Without bwa's files, the check compares samples from the whole genome with the bases.
     let Some((_folder, path)) = reference_with_index("length_128.fa") else { return };
     let Some((_other_folder, other)) = reference_with_index("length_129.fa") else { return };
     let shorter: String = fs::read_to_string(&other).unwrap().trim_end().chars().rev().skip(1).collect();
@@ -184,7 +184,7 @@ fn no_changed_byte_of_bwas_index_is_converted() {
                 match convert_to_bytes(&path, SampleStride::EVERY_8, 1) {
                     Err(StaleReason::File { .. }) => {}
                     Err(other) => panic!("{extension} {byte}: {other}"),
-                    // Bits after the last base are unused.
+                    // Set the bits after the last base, which are unused.
                     Ok(bytes) => assert!(bytes == expected, "{extension} {byte} {bit}"),
                 }
             }

@@ -121,7 +121,7 @@ fn missing_files_are_listed() {
 #[test]
 fn the_first_base_that_differs_is_named() {
     let Some((_folder, path)) = reference_with_index() else { return };
-    // A base, a base for an N, an N for a base, and the last base.
+    // Change a base, replace an N by a base, replace a base by N, and change the last base.
     for (place, letter) in [(1234, b'?'), (150, b'A'), (2000, b'N'), (3999, b'?')] {
         let mut changed = contigs();
         let base = &mut changed[2].1[place];
@@ -192,7 +192,7 @@ fn references_that_cannot_be_used_are_errors() {
         fs::write(&path, text).unwrap();
         assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap_err(), IndexError::Fasta { .. }), "{text:?}");
     }
-    // bwa indexes a contig without bases; SAM cannot name one.
+    // bwa indexes a contig without bases, but SAM requires a length of at least 1.
     fs::write(&path, format!(">none\n{}", String::from_utf8(fasta(&contigs())).unwrap())).unwrap();
     assert!(Command::new("bwa").arg("index").arg(&path).output().unwrap().status.success());
     let error = index_state(&path, IndexKind::Bwa).unwrap_err();

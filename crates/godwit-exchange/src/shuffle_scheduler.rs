@@ -273,7 +273,7 @@ impl ShuffleScheduler {
             ShuffleEvent::DuplicatesDecided(shares) if matches!(self.phase, Phase::Deciding | Phase::Finished) => {
                 self.parts = Parts::new(shares);
                 self.phase = Phase::Writing;
-                // Missing copies were not tracked for parts that were placed before.
+                // Compute the missing copies of all parts, because they are not tracked before the parts are known.
                 self.update_all_missing_copies();
             }
             ShuffleEvent::PartWritten(node, part, bytes) => {
@@ -315,7 +315,7 @@ impl ShuffleScheduler {
         self.workers.insert(id, node);
         let unowned_shards: Vec<usize> = (0..self.owners.len()).filter(|share| self.owners[*share].is_none()).collect();
         unowned_shards.into_iter().for_each(|share| self.owners[share] = Some(id));
-        // The new worker may own shards that had no owner, or make a second copy of slices possible.
+        // The new worker can own shards without an owner, and can hold second copies of slices.
         if self.workers.len() <= 2 {
             self.update_all_missing_copies();
         }

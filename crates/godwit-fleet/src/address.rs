@@ -36,7 +36,7 @@ impl FromStr for AddressChoice {
         let wrong = |problem: &str| FleetError::invalid_value("the address option", text, problem);
         if let Some(host) = text.strip_prefix("route:") {
             return if host.is_empty() {
-                Err(wrong("route: needs a host"))
+                Err(wrong("route: must be followed by a host"))
             } else {
                 Ok(Self::RouteTo(host.to_owned()))
             };

@@ -55,7 +55,7 @@ pub(crate) fn claim_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     }
 }
 
-/// Returns the attempt number that the next claim would get if no other process claims one before.
+/// Returns the attempt number of the next claim, unless another process claims a number first.
 pub(crate) fn next_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     Ok(attempt_numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
 }

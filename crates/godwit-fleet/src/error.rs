@@ -98,7 +98,7 @@ pub enum FleetError {
     },
     /// The head did not write the rendezvous file in time.
     #[error(
-        "{} was not written within {waited_s} s; the logs beside it say why the first worker did not start",
+        "the first worker did not write {} within {waited_s} s; its log in the same directory contains the reason",
         .path.display()
     )]
     RendezvousTimeout {

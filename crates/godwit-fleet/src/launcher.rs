@@ -134,7 +134,7 @@ pub enum JobStatus {
     /// The status is unknown: the scheduler does not know the job, and the job did not write an exit mark. The job has
     /// not succeeded so far, but it may still be running.
     Unknown {
-        /// Description of what is known about the job.
+        /// Description of the information that the launcher has about the job.
         reason: String,
     },
 }

@@ -57,8 +57,8 @@ pub struct Leases {
     /// Number of the next item that is added.
     next_number: u64,
     closed: bool,
-    /// Items that are not leased, and how often each was leased before. An item below `next_number` that is in neither
-    /// map is committed.
+    /// Items that are not leased now, each with the number of its earlier leases. An item below `next_number` that is
+    /// in neither map is committed.
     unleased_items: BTreeMap<ItemId, u32>,
     /// Items that are leased to workers.
     leased_items: BTreeMap<ItemId, LeasedItem>,
@@ -202,7 +202,8 @@ impl Leases {
     pub fn reopen_item(&mut self, item: ItemId) -> bool {
         let committed = self.is_committed(item);
         if committed {
-            // Commits of earlier leases check only whether the item was leased before, not how often.
+            // Count the item as leased once: a late commit of an earlier lease requires only that the item was leased
+            // before.
             self.unleased_items.insert(item, 1);
         }
         committed

@@ -210,7 +210,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("job");
         let written = sample(3);
-        // All workers look for the file once before it exists.
+        // Create the file only after each worker has looked for it once.
         let all_looked = std::sync::Barrier::new(5);
         let wait = || {
             let first = std::cell::Cell::new(true);

@@ -25,9 +25,9 @@ pub(crate) fn quote_command_line<'a>(words: impl IntoIterator<Item = &'a str>) -
 /// rejected, because the system ends it there.
 pub(crate) fn utf8_word<'a>(what: &str, word: &'a OsStr) -> Result<&'a str, FleetError> {
     let shown = || String::from_utf8_lossy(word.as_bytes()).into_owned();
-    let text = word.to_str().ok_or_else(|| FleetError::invalid_value(what, shown(), "it is not UTF-8"))?;
+    let text = word.to_str().ok_or_else(|| FleetError::invalid_value(what, shown(), "the word is not UTF-8"))?;
     if text.contains('\0') {
-        return Err(FleetError::invalid_value(what, shown(), "it holds a NUL byte"));
+        return Err(FleetError::invalid_value(what, shown(), "the word contains a NUL byte"));
     }
     Ok(text)
 }

@@ -205,8 +205,8 @@ impl Client {
         let response = self.send_request("GetFlightInfo", receiver.into()).await?;
         let mut incoming = self.response_messages(response)?;
         let message = incoming.next_message().await?.unwrap_or_default();
-        let info =
-            FlightInfo::decode(message).map_err(|_| FlightError::Malformed { problem: "not a FlightInfo message" })?;
+        let info = FlightInfo::decode(message)
+            .map_err(|_| FlightError::Malformed { problem: "the response is not a FlightInfo message" })?;
         // Read to the end of the response: the server sends the status of a failed call after the last message.
         incoming.next_message().await?;
         Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
@@ -427,7 +427,7 @@ impl Batches {
                 return if whole {
                     Ok(None)
                 } else {
-                    Err(FlightError::Malformed { problem: "the stream ends within a message" })
+                    Err(FlightError::Malformed { problem: "the stream ended in the middle of a message" })
                 };
             }
         }
@@ -475,7 +475,7 @@ impl BatchSender {
     async fn send_segments(&mut self, segments: Segments) -> Result<(), FlightError> {
         self.sender.send(segments).await.map_err(|_| FlightError::Status {
             peer: self.peer.clone(),
-            status: Box::new(Status::aborted("the peer ended the upload")),
+            status: Box::new(Status::aborted("the peer closed the upload before it was complete")),
         })
     }
 }
@@ -494,7 +494,7 @@ impl PutResults {
         let Some(message) = self.incoming.next_message().await? else { return Ok(None) };
         match PutResult::decode(message) {
             Ok(answer) => Ok(Some(answer.app_metadata)),
-            Err(_) => Err(FlightError::Malformed { problem: "not a PutResult message" }),
+            Err(_) => Err(FlightError::Malformed { problem: "the response is not a PutResult message" }),
         }
     }
 }

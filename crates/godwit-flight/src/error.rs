@@ -24,7 +24,7 @@ use crate::error_reason::ErrorReason;
 #[derive(Debug, thiserror::Error)]
 pub enum FlightError {
     /// The client could not connect to a server.
-    #[error("cannot connect to {address}; is a server running there?")]
+    #[error("cannot connect to {address}; check the address, and that a server is running")]
     Connect {
         /// Address of the server.
         address: String,
@@ -43,7 +43,7 @@ pub enum FlightError {
         source: std::io::Error,
     },
     /// The server could not bind its address.
-    #[error("cannot listen on {address}; choose another address, or stop what uses it")]
+    #[error("cannot listen on {address}; choose another address, or stop the process that uses it")]
     Listen {
         /// The address that the server could not bind.
         address: String,
@@ -79,7 +79,7 @@ pub enum FlightError {
         status: Box<Status>,
     },
     /// The response ended without a gRPC status: the server, or a proxy, stopped before the end of the response.
-    #[error("{peer}: the response ended without a status")]
+    #[error("the response of {peer} ended without a gRPC status")]
     MissingStatus {
         /// Address of the peer.
         peer: String,
@@ -100,8 +100,8 @@ pub enum FlightError {
     },
     /// The checksum of received data differs from the checksum that the sender computed.
     #[error(
-        "data from {peer} do not match their checksum; the network or the memory of a host changes data, or the peer \
-         is another program"
+        "data from {peer} do not match their checksum; the network or the memory of a host corrupts data, or the peer \
+         is not a godwit server"
     )]
     Checksum {
         /// Address of the peer.

@@ -183,7 +183,9 @@ impl MessageAssembler {
 
     fn read_prefix(&mut self, seen: usize, length: u32, byte: u8) -> Result<(), FlightError> {
         if seen == 0 && byte != 0 {
-            return Err(FlightError::Malformed { problem: "it is compressed without negotiation" });
+            return Err(FlightError::Malformed {
+                problem: "the message is compressed, although no compression was negotiated",
+            });
         }
         let length = length << 8 | u32::from(byte);
         if seen + 1 < GRPC_PREFIX_BYTES {
@@ -258,7 +260,7 @@ impl MessageAssembler {
     fn finish_message(&mut self) -> Result<FlightDataMessage, FlightError> {
         let between_fields = matches!(self.state, AssemblyState::Varint { shift: 0, then: VarintRole::Tag, .. });
         if !between_fields {
-            return Err(FlightError::Malformed { problem: "it ends within a field" });
+            return Err(FlightError::Malformed { problem: "the message ends in the middle of a field" });
         }
         self.state = AssemblyState::Prefix { seen: 0, length: 0 };
         let mut message = std::mem::take(&mut self.message);

@@ -62,7 +62,7 @@ const DO_PUT_PATH: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const DO_ACTION_PATH: &str = "/arrow.flight.protocol.FlightService/DoAction";
 const DO_EXCHANGE_PATH: &str = "/arrow.flight.protocol.FlightService/DoExchange";
 /// Error message for a call that the scope of its token does not allow.
-pub(crate) const OUT_OF_SCOPE: &str = "the token does not allow this call";
+pub(crate) const OUT_OF_SCOPE: &str = "the token does not permit this call";
 /// Largest accepted `DoGet` request, which contains the ticket, in bytes.
 const MAX_TICKET_BYTES: usize = 1 << 20;
 
@@ -199,7 +199,7 @@ impl Upload {
                     }
                     Some(Err(error)) => return Err(Status::cancelled(format!("the upload was interrupted: {error}"))),
                     None if self.assembler.is_between_messages() => return Ok(None),
-                    None => return Err(Status::invalid_argument("the upload ends within a message")),
+                    None => return Err(Status::invalid_argument("the upload ended in the middle of a message")),
                 }
                 continue;
             };

@@ -545,9 +545,11 @@ async fn an_http_health_check_succeeds_without_grpc() {
     let socket = hyper_util::rt::TokioIo::new(socket);
     let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, socket).await.unwrap();
     tokio::spawn(connection);
-    for (method, code, text) in
-        [("GET", 200, "SERVING\n"), ("HEAD", 200, ""), ("POST", 405, "this path accepts GET and HEAD only\n")]
-    {
+    for (method, code, text) in [
+        ("GET", 200, "SERVING\n"),
+        ("HEAD", 200, ""),
+        ("POST", 405, "this path accepts only the methods GET and HEAD\n"),
+    ] {
         let request = http::Request::builder().method(method).uri(format!("http://{address}/healthz"));
         let response = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
         assert_eq!(response.status(), code, "{method}");

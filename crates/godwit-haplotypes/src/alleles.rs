@@ -41,7 +41,7 @@ impl Template {
         Self { packed: Vec::with_capacity(bytes), base_count: 0 }
     }
 
-    /// Appends bases, given as 4-bit codes of SAM. Only the last number of bases that are appended may be odd.
+    /// Appends bases, given as 4-bit codes of SAM. Each call except the last must append an even number of bases.
     pub(crate) fn extend(&mut self, codes: &[u8]) {
         let code = |sam: u8| CODES_OF_SAM[usize::from(sam & 15)];
         let (pairs, rest) = codes.as_chunks::<2>();
@@ -102,7 +102,7 @@ pub(crate) type AlleleRank = u32;
 /// The rank of no allele: nothing replaces the reference.
 pub(crate) const NO_ALLELE: AlleleRank = 0;
 
-/// The different alleles of both sides in their order.
+/// The distinct alleles of the calls and the truth, sorted. The rank of an allele is its index.
 #[derive(Debug, Default)]
 pub(crate) struct AlleleTable {
     alleles: Vec<Allele>,

@@ -26,7 +26,7 @@ use crate::vcf_source::{OutOfOrder, VcfSource};
 /// Size of the contigs in memory above which no further contig is read. The two largest chromosomes of a human genome fit,
 /// with 400,000 records each on either side.
 const MAX_HELD_BYTES: usize = 768 << 20;
-/// Subsets of the report, besides those of the tables.
+/// Subsets of variants that only the report counts, in addition to the subsets with a ROC table.
 const REPORT_SUBSETS: [Subset; 4] = [Subset::Snp, Subset::NonSnp, Subset::Indel, Subset::Mnp];
 
 /// Compares a call set with a truth set. Writes the files of the output mode into `directory`, which must exist;
@@ -80,11 +80,11 @@ pub fn compare_haplotypes(
     let comparison = Comparison { options, reference, regions, confident, stratification, directory, cancelled };
     match comparison.run(false)? {
         Ok(report) => Ok(report),
-        // The contigs of a file have another order than those of the reference: read the files into memory.
+        // The contigs of a file are not in the order of the reference, so read both files into memory.
         Err(OutOfOrder) => {
             let incomparable = |problem| HaplotypeError::Incomparable { problem };
             if let Some(path) = [&options.calls, &options.truth].into_iter().find(|path| !path.is_file()) {
-                let problem = "is a pipe whose contigs have another order than those of the reference; write a file";
+                let problem = "is a pipe, and its contigs are not in the order of the reference; write it to a file";
                 return Err(incomparable(format!("{} {problem}", path.display())));
             }
             let found = comparison.run(true)?;
@@ -100,7 +100,7 @@ fn read_regions(text: &str, reference: &Reference) -> Result<Regions, HaplotypeE
     let regions = match path.exists() {
         true => Regions::read_bed(path)?,
         false => Regions::parse(text, has_contig).map_err(|error| HaplotypeError::Options {
-            problem: format!("--regions {text}: {error}, and no file has this name"),
+            problem: format!("--regions {text} is not a region ({error}), and no file has this name"),
         })?,
     };
     check_regions(&regions, text, reference)?;
@@ -134,12 +134,12 @@ struct Comparison<'c> {
     cancelled: &'c AtomicBool,
 }
 
-/// A contig that is compared, or its result.
+/// A contig that waits for its comparison, or the result of the comparison.
 type Job = (usize, Contig);
 type JobResult = (usize, usize, Result<ContigOutput, HaplotypeError>);
 
 impl Comparison<'_> {
-    /// Compares the files; `holds_all` reads both into memory first.
+    /// Compares the files. If `holds_all` is true, first reads both files into memory.
     fn run(&self, holds_all: bool) -> Result<Result<HaplotypeComparison, OutOfOrder>, HaplotypeError> {
         let paths = [&self.options.calls, &self.options.truth];
         let open = |path: &Path| VcfSource::open(path, self.regions.as_ref(), self.options.threads.div_ceil(2));
@@ -204,7 +204,8 @@ impl Comparison<'_> {
         let (job_sender, job_receiver) = mpsc::channel::<Job>();
         let (result_sender, result_receiver) = mpsc::channel::<JobResult>();
         let jobs = &Mutex::new(job_receiver);
-        // The closure owns the sender, so that the workers end when it returns early.
+        // Move the sender into the closure: it is dropped when the closure returns early, and the worker threads then
+        // end.
         thread::scope(move |scope| {
             for _ in 0..self.options.threads.max(1) {
                 let results = result_sender.clone();
@@ -265,7 +266,7 @@ impl Comparison<'_> {
             collector.pending += 1;
             collector.held_bytes += bytes;
             let contig = Contig { name: contig.name.clone(), template: Template::default(), records: [calls, truth] };
-            // The workers end only after the sender is dropped.
+            // Drop the sender, because the worker threads end only after that.
             let _ = jobs.send((number, contig));
         }
         for source in sources.iter_mut() {
@@ -276,7 +277,7 @@ impl Comparison<'_> {
         Ok(Ok(()))
     }
 
-    /// Compares contigs until there are no more.
+    /// The loop of a worker thread: compares contigs until the channel is closed.
     fn work(&self, jobs: &Mutex<mpsc::Receiver<Job>>, results: &mpsc::Sender<JobResult>, rules: &EvaluationRules) {
         loop {
             let job = jobs.lock().map(|jobs| jobs.recv());
@@ -327,7 +328,10 @@ impl Comparison<'_> {
         let is_known = |name: &&String| self.reference.contigs().iter().any(|contig| contig.name == **name);
         if let Some(name) = seen().next().filter(|_| !seen().any(|name| is_known(&name))) {
             let reference = self.options.reference.display();
-            let problem = format!("{reference} has no contig of the files, for example {name:?}; give their reference");
+            let problem = format!(
+                "{reference} has none of the contigs of the files, for example {name:?}; give the reference of the \
+                 files"
+            );
             return Err(HaplotypeError::Incomparable { problem });
         }
         Ok(())
@@ -345,7 +349,7 @@ fn differ_by_prefix(a: &str, b: &str) -> bool {
     a.strip_prefix("chr") == Some(b) || b.strip_prefix("chr") == Some(a)
 }
 
-/// Results that wait for those of earlier contigs.
+/// A collector that holds the results of contigs until the results of all earlier contigs are written.
 struct Collector<'c> {
     contigs: &'c [FaiRecord],
     results: mpsc::Receiver<JobResult>,
@@ -362,12 +366,13 @@ struct Collector<'c> {
 type Collect<'f> = dyn FnMut(&FaiRecord, ContigOutput) -> Result<(), HaplotypeError> + 'f;
 
 impl Collector<'_> {
-    /// Records that a contig has no records.
+    /// Registers a contig without records.
     fn skip(&mut self, number: usize) {
         self.waiting.insert(number, None);
     }
 
-    /// Collects results in order until those that are held have at most `max_bytes` bytes, or all if that is 0.
+    /// Receives results and writes them in order until the held results have at most `max_bytes` bytes; 0 means all
+    /// results.
     fn drain(&mut self, max_bytes: usize, collect: &mut Collect) -> Result<(), HaplotypeError> {
         while self.pending > 0 && (self.held_bytes > max_bytes || max_bytes == 0) {
             let Ok((number, bytes, output)) = self.results.recv() else { break };

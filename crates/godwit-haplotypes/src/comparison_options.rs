@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Maximum number of paths that a search holds, as vcfeval's `max-paths`.
+/// Maximum number of paths that a search stores, like `max-paths` of vcfeval.
 pub const MAX_PATHS: usize = 50_000;
 /// Maximum number of steps of a search since only one path was left, as vcfeval's `max-iterations`.
 pub const MAX_ITERATIONS: u64 = 10_000_000;
@@ -22,17 +22,18 @@ pub struct HaplotypeOptions {
     pub reference: PathBuf,
     /// BED file of confident regions: variants outside of them take part in the search, but do not count.
     pub confident: Option<PathBuf>,
-    /// Target regions: records outside of them are not read. A BED file, or regions such as `chr1:1000-2000,chrX`.
+    /// Target regions, as a BED file or a list such as `chr1:1000-2000,chrX`. Records outside of these regions are not
+    /// read.
     pub regions: Option<String>,
     /// File of the names and BED files of strata, for counts by stratum, as hap.py's `--stratification`.
     pub stratification: Option<PathBuf>,
-    /// Sample of the call set; `None` for the only one.
+    /// Sample of the call set; `None` if the file has a single sample.
     pub calls_sample: SampleChoice,
-    /// Sample of the truth set; `None` for the only one.
+    /// Sample of the truth set; `None` if the file has a single sample.
     pub truth_sample: SampleChoice,
     /// True to compare also records that failed a filter.
     pub all_records: bool,
-    /// True to ignore genotypes: one shared alternate allele is a match.
+    /// True to ignore genotypes: variants match if they share an alternate allele.
     pub squash_ploidy: bool,
     /// True to accept variants that overlap in bases which equal the reference.
     pub ref_overlap: bool,
@@ -88,7 +89,7 @@ pub enum SampleChoice {
     Only,
     /// The sample with this name.
     Name(String),
-    /// The sample with this name in a file with several samples, or else the only one.
+    /// The sample with this name if the file has several samples; otherwise the single sample of the file.
     Preferred(String),
     /// No sample: every alternate allele of a record may be present on every haplotype.
     AllAlternates,
@@ -173,7 +174,7 @@ pub enum OutputMode {
 /// The orientations of a phased genotype that the search tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhaseRule {
-    /// All of them, as if the genotype were unphased.
+    /// Both orientations, as if the genotype were unphased.
     #[default]
     Ignore,
     /// Only the orientation as written.
@@ -185,7 +186,7 @@ pub enum PhaseRule {
 /// Preference between two paths that explain the same haplotypes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// Most variants of both sides.
+    /// The path with more variants, counted over calls and truth.
     #[default]
     MostVariants,
     /// Most calls, then fewest variants of the truth.
@@ -197,7 +198,7 @@ pub enum Preference {
 pub struct SearchRules {
     /// Maximum number of paths in play.
     pub max_paths: usize,
-    /// Maximum number of steps since only one path was in play.
+    /// Maximum number of steps since the last position with only one path.
     pub max_iterations: u64,
     /// Maximum number of bases of an allele; a record with a longer one is not used.
     pub max_allele_bases: usize,
@@ -209,11 +210,11 @@ pub struct SearchRules {
     pub truth_phase: PhaseRule,
     /// Preference between equal paths.
     pub preference: Preference,
-    /// True to drop paths on which variants of one side alone cancel each other.
+    /// True to discard paths on which variants of the same file cancel each other.
     pub drops_no_ops: bool,
-    /// True to give a missing allele a base of its own, which equals no other base.
+    /// True to represent a missing allele by a special base, which equals no other base.
     pub explicit_unknown_alleles: bool,
-    /// True to use one haplotype for allele matches, false for two.
+    /// True to search for allele matches with one haplotype, false to search with two.
     pub haploid_allele_matching: bool,
     /// True to match alleles after genotypes; `None` to do so in all modes but [`OutputMode::Split`].
     pub allele_pass: Option<bool>,

@@ -8,13 +8,13 @@ pub(crate) struct ContigRecords {
     text: Vec<u8>,
     /// Offset and length of each line.
     lines: Vec<(usize, u32)>,
-    /// Ends of the records that start where the last one starts.
+    /// Ends of the records with the same start as the last record.
     last_start: i32,
     last_ends: Vec<i32>,
 }
 
 impl ContigRecords {
-    /// Appends a record that does not start before the last one.
+    /// Appends a record. Its start must not be before that of the previous record.
     pub(crate) fn push(&mut self, line: &[u8], record: &Record) {
         if record.start != self.last_start {
             self.finish_start();
@@ -25,7 +25,7 @@ impl ContigRecords {
         self.text.extend_from_slice(line);
     }
 
-    /// Orders the records of the last start. Call it after the last record.
+    /// Sorts the records that have the last start. Must be called after the last record.
     pub(crate) fn finish_start(&mut self) {
         if self.last_ends.len() > 1 {
             let first = self.lines.len() - self.last_ends.len();

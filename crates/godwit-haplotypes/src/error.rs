@@ -19,7 +19,7 @@ pub enum HaplotypeError {
     Reference {
         /// Path of the FASTA file.
         path: PathBuf,
-        /// The error of the file system, or of a file that does not fit its index.
+        /// The error of the file system, or the error that the file does not match its index.
         #[source]
         source: io::Error,
     },
@@ -86,8 +86,8 @@ pub enum HaplotypeError {
         #[source]
         source: io::Error,
     },
-    /// The search for the best path broke a rule of its own, which is a bug.
-    #[error("no pair of haplotypes remains on contig {contig:?}; please report this with the two files")]
+    /// The search ended without a path, which is a bug in godwit.
+    #[error("a bug in godwit: no pair of haplotypes remains on contig {contig:?}; please report it with the two files")]
     NoPath {
         /// Name of the contig.
         contig: String,

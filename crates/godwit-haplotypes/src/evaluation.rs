@@ -15,7 +15,7 @@ use crate::stratification::Stratification;
 use crate::trimming::trim_alleles;
 use crate::variants::{LoadRules, VariantSet};
 
-/// Records of both sides on one contig, and its bases.
+/// The records of calls and truth on one contig, and the bases of the contig.
 #[derive(Debug)]
 pub(crate) struct Contig {
     pub(crate) name: String,
@@ -30,9 +30,9 @@ pub(crate) enum Verdict {
     /// The variant is in an interval that was too complex.
     #[default]
     Skipped,
-    /// The genotype has a counterpart on the other side.
+    /// The other file has a variant with the same genotype.
     GenotypeMatch,
-    /// An allele of the genotype has a counterpart on the other side.
+    /// The other file has a variant that shares an allele, but not the genotype.
     AlleleMatch,
     NoMatch,
 }
@@ -65,7 +65,7 @@ pub(crate) struct ContigVerdicts {
     pub(crate) searches: Vec<SearchNotes>,
 }
 
-/// The part of a comparison that is the same for all contigs.
+/// The options of a comparison that are the same for all contigs.
 #[derive(Debug)]
 pub(crate) struct EvaluationRules<'r> {
     pub(crate) options: &'r HaplotypeOptions,
@@ -236,7 +236,7 @@ impl ContigVerdicts {
                 section.push(found.variant);
             }
             let call_count = section.len();
-            // Calls behind the last sync point belong to it, but are not counted.
+            // Calls after the last sync point belong to its section, but are not counted.
             if number == last {
                 section.extend(call.by_ref().map(|found| found.variant));
             }

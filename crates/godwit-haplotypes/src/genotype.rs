@@ -79,7 +79,7 @@ fn parse_allele(text: &[u8]) -> Result<i32, &'static str> {
     }
 }
 
-/// The type of a variant. A later type takes precedence over an earlier one in one genotype.
+/// The type of a variant. If the alleles of a genotype have different types, the type that is listed last applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VariantType {
     NoCall,
@@ -152,7 +152,7 @@ fn is_part(shorter: &[u8], longer: &[u8]) -> bool {
     left + right >= shorter.len()
 }
 
-/// The alleles of a record as text, without the padding base where all of them have it.
+/// The alleles of a record as text. A padding base that all alleles share is removed.
 #[derive(Debug)]
 pub(crate) struct AlleleTexts<'l> {
     /// True if the first base of all alleles was removed.

@@ -8,13 +8,13 @@ use crate::variants::{Variant, VariantSet};
 /// The rule that enumerates orientations. The order of the orientations decides ties of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrientationRule {
-    /// The genotype, in each of its orders.
+    /// The genotype, in each order of its alleles.
     Genotype { ploidy: usize, phase: PhaseRule },
-    /// One alternate of the genotype, on one haplotype.
+    /// One alternate allele of the genotype, on a single haplotype.
     AnyAllele,
-    /// One or both alternates of a diploid genotype, on two haplotypes.
+    /// One or both alternate alleles of a diploid genotype, on two haplotypes.
     AnyDiploidAllele,
-    /// One alternate of the record, on one haplotype.
+    /// One alternate allele of the record, on a single haplotype.
     AnyAlternate,
     /// Every genotype of two haplotypes with an alternate of the record.
     AnyDiploidGenotype,

@@ -6,7 +6,7 @@ use crate::search::{CALLS, TRUTH};
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CallOutcome {
-    /// In an interval that was too complex.
+    /// The variant is in an interval that was too complex for the search.
     TooComplex,
     /// The genotype is true; the weight is 0 if the matching variants of the truth do not count.
     GenotypeMatch {
@@ -24,7 +24,7 @@ pub(crate) enum CallOutcome {
 /// The outcome of a variant of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TruthOutcome {
-    /// In an interval that was too complex.
+    /// The variant is in an interval that was too complex for the search.
     TooComplex,
     /// Outside of the confident regions.
     Outside,

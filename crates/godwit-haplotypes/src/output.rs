@@ -20,7 +20,7 @@ use crate::subsets::subset_bits;
 
 pub(crate) use headers::{VcfHeader, output_headers};
 
-/// The contribution of the records of one contig to a comparison.
+/// The outputs and counts of one contig.
 #[derive(Debug, Default)]
 pub(crate) struct ContigOutput {
     /// Text of each file of [`file_names`].
@@ -35,13 +35,13 @@ pub(crate) struct ContigOutput {
     pub(crate) counts: [SideCounts; 2],
 }
 
-/// Counts of the records of one side.
+/// Counts of the records of one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SideCounts {
     pub(crate) records: u64,
     /// Records with a variant that took part in the search.
     pub(crate) variants: u64,
-    /// Records that were left out because of a problem.
+    /// Records that were skipped because they are invalid.
     pub(crate) skipped: u64,
     /// Variants whose REF differs from the bases of the reference.
     pub(crate) other_reference: u64,
@@ -64,7 +64,7 @@ pub(crate) fn file_names(output: OutputMode, has_allele_pass: bool) -> &'static 
     }
 }
 
-/// Compares one contig, and returns what it adds to the outputs. `has_files` is false if no files are written.
+/// Compares one contig, and returns its outputs and counts. `has_files` is false if no files are written.
 pub(crate) fn compare_contig(
     contig: &Contig,
     rules: &EvaluationRules,
@@ -150,7 +150,7 @@ fn counted_weight(outcome: CallOutcome) -> Option<(Option<f64>, bool)> {
     }
 }
 
-/// Numbers of records that are written together: of the call set, of the truth, or of both.
+/// Numbers of a record of the calls and a record of the truth that are written together, or of only one of them.
 #[derive(Clone, Copy, Debug)]
 struct RecordPair {
     /// Record number and index of the variant, by side.

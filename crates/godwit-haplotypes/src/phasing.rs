@@ -8,9 +8,9 @@ use crate::variants::VariantSet;
 /// Counts of phased calls, as in vcfeval's `phasing.txt`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PhasingCounts {
-    /// Calls whose phase relative to the call before agrees with the truth.
+    /// Calls whose phase relative to the previous call agrees with the truth.
     pub correct: u64,
-    /// Calls whose phase relative to the call before disagrees with the truth.
+    /// Calls whose phase relative to the previous call disagrees with the truth.
     pub incorrect: u64,
     /// Phased calls where the truth is not phased in one orientation.
     pub unresolvable: u64,
@@ -72,7 +72,7 @@ pub(crate) fn count_phasings(path: &BestPath, sets: [&VariantSet; 2]) -> Phasing
     let truth = merge_variants(path, TRUTH, sets[TRUTH]);
     let calls = merge_variants(path, CALLS, sets[CALLS]);
     let (mut next_truth, mut next_call) = (0, 0);
-    // The call that follows a section was taken from the list already, and belongs to the next section.
+    // True if the call after the end of a section was already read from the list; it belongs to the next section.
     let mut is_call_taken = false;
     let mut run = PhaseRun::default();
     let mut counts = PhasingCounts::default();

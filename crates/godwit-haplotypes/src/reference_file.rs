@@ -20,7 +20,7 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Opens a FASTA file. Uses the index beside it if it fits, or else reads the whole file.
+    /// Opens a FASTA file. Uses the `.fai` index beside it if the index matches; otherwise reads the whole file.
     pub(crate) fn open(path: &Path) -> Result<Self, HaplotypeError> {
         let index = std::fs::read_to_string(path.with_added_extension("fai")).ok();
         if let Some(contigs) = index.and_then(|text| parse_fai(&text)) {

@@ -41,7 +41,7 @@ pub struct HaplotypeComparison {
     pub phasing: PhasingCounts,
     /// Intervals in which the number of possible paths exceeded the limit; their variants do not count.
     pub too_complex: Vec<TooComplexInterval>,
-    /// The largest number of paths that were compared at once.
+    /// The largest number of paths that the search stored at a time.
     pub most_paths: usize,
     /// Number of bases in the confident regions; overlaps count once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct ComparedRecords {
     pub records: u64,
     /// Records with a variant that was compared.
     pub compared: u64,
-    /// Records with a problem: an allele that is too long, another ploidy, or letters that are not bases.
+    /// Invalid records: an allele is too long or has letters that are not bases, or the ploidy is not supported.
     pub skipped: u64,
     /// Variants whose REF differs from the bases of the reference; many of them suggest another reference.
     pub other_reference: u64,
@@ -115,7 +115,7 @@ pub struct TooComplexInterval {
     pub end: i32,
     /// Number of paths in play when the search stopped.
     pub paths: usize,
-    /// Number of steps since only one path was in play.
+    /// Number of steps since the last position with only one path.
     pub iterations: u64,
 }
 
@@ -153,7 +153,8 @@ impl ReportBuilder {
         let tables = |is_for_alleles: bool| {
             RocTables::new(order.clone(), is_for_alleles, rules.subsets.to_vec(), written_subsets)
         };
-        // Without a sample, a score of a sample cannot be read, and vcfeval writes no tables of alleles either.
+        // Without a sample, a score from a FORMAT field cannot be read. vcfeval then writes no tables of alleles
+        // either.
         let is_score_lost = rules.score.is_none() && rules.options.score.is_some();
         let has_allele_tables = rules.options.has_allele_pass() && !is_score_lost;
         Self {

@@ -10,20 +10,20 @@ use crate::comparison_options::Subset;
 use crate::number_format::fixed;
 use crate::roc_curve::{RocCurve, RocPoint};
 
-/// A call as it counts in the tables.
+/// The score and the weight of a call in the ROC tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallPoint {
     /// Score; NaN if it is missing.
     pub(crate) score: f64,
     /// Number of variants of the truth that the call stands for; `None` for a false call.
     pub(crate) weight: Option<f64>,
-    /// True if only an allele matches, so that the call is true in the tables of alleles only.
+    /// True if only an allele matches; the call then counts as true only in the tables of alleles.
     pub(crate) is_allele_match: bool,
     /// Bits of [`crate::subsets::subset_bits`].
     pub(crate) subsets: u32,
 }
 
-/// A variant of the truth as it counts in the tables.
+/// A variant of the truth in the ROC tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TruthPoint {
     pub(crate) is_found: bool,
@@ -35,7 +35,7 @@ pub(crate) struct TruthPoint {
 /// Sums of calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    /// Variants of the truth that true calls stand for.
+    /// Number of truth variants that the true calls represent.
     pub(crate) true_weights: f64,
     pub(crate) false_calls: f64,
     pub(crate) true_calls: f64,

@@ -19,5 +19,5 @@ pub(crate) const CALLS: usize = 0;
 /// Index of the truth set in arrays of both sides.
 pub(crate) const TRUTH: usize = 1;
 
-/// A function that calls its argument with every value of a kind that the paths hold.
+/// A function that calls its argument with each value of one kind that the stored paths contain.
 type ForEach<'f, T> = dyn FnMut(&mut dyn FnMut(&mut T)) + 'f;

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(strata.names().collect::<Vec<_>>(), ["*", "a", "b", "none"]);
         let of = |contig: &str, start, end| strata.on_contig(contig).overlapped(start, end).collect::<Vec<_>>();
         assert_eq!((of("c1", 9, 10), of("c1", 9, 11), of("c1", 29, 30)), (vec![0], vec![0, 1], vec![0, 1, 2]));
-        // An insertion has no bases: it has to be inside.
+        // An insertion covers no reference bases. It overlaps a stratum only if its position is inside.
         assert_eq!((of("c1", 10, 10), of("c1", 11, 11), of("c1", 30, 30)), (vec![0], vec![0, 1], vec![0, 2]));
         assert_eq!((of("c2", 4, 5), of("c3", 4, 5)), (vec![0, 2], vec![0]));
         assert!(strata.has_contig("c2") && !strata.has_contig("c3"));

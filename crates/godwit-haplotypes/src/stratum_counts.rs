@@ -92,7 +92,7 @@ pub(crate) fn count_by_stratum(
             };
             let Some(added) = added else { continue };
             let failed = |problem| EvaluationError::Record { side, pos_1based: i64::from(record.start) + 1, problem };
-            // Bit 0 stands for all variants.
+            // Shift by one bit, because bit 0 stands for all variants.
             let types = subset_bits(&record, rules.samples[side], &subsets).map_err(failed)? >> 1;
             if types == 0 {
                 continue;

@@ -71,7 +71,7 @@ impl<'r> VcfSource<'r> {
     fn read_contig(&mut self) -> Result<Option<(String, ContigRecords)>, HaplotypeError> {
         let Some((contig, mut line)) = self.next.take() else { return Ok(None) };
         if !self.seen.insert(contig.clone()) {
-            let problem = format!("the records of {contig} are not together; sort the file");
+            let problem = format!("records of other contigs lie between the records of {contig}; sort the file");
             return Err(self.reader.record_error(problem).into());
         }
         let mut records = ContigRecords::default();
@@ -83,7 +83,7 @@ impl<'r> VcfSource<'r> {
                 break;
             }
             if record.start < last_start {
-                let problem = "it starts before the record above it; sort the file".to_owned();
+                let problem = "it starts before the previous record; sort the file".to_owned();
                 return Err(self.reader.record_error(problem).into());
             }
             last_start = record.start;

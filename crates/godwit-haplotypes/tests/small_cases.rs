@@ -81,13 +81,14 @@ fn compare(calls: &[&str], truth: &[&str]) -> [u64; 4] {
 
 #[test]
 fn the_same_haplotype_in_another_representation_matches() {
-    // A deletion and a substitution beside it, written as a deletion elsewhere and another substitution.
+    // A deletion and an adjacent substitution, which the truth represents as a deletion at another position and another
+    // substitution.
     assert_eq!(compare(&["c1 19 GTC G 0/1", "c1 22 T A 0/1"], &["c1 20 T A 0/1", "c1 20 TCT T 0/1"]), [2, 0, 2, 0]);
     assert_eq!(compare(&["c1 4 TC AG 0/1"], &["c1 4 T A 0/1", "c1 5 C G 0/1"]), [2, 0, 1, 0]);
-    // Indels of repeats at another position, and with more bases than necessary.
+    // Indels in repeats at another position, and with redundant bases.
     assert_eq!(compare(&["c1 12 AA A 0/1"], &["c1 10 CA C 0/1"]), [1, 0, 1, 0]);
     assert_eq!(compare(&["c1 9 GCAAA GCAA 1/1"], &["c1 10 CA C 1/1"]), [1, 0, 1, 0]);
-    // Two alleles of one record, or a record for each.
+    // Two alternate alleles in one record of the calls, and in two records of the truth.
     assert_eq!(compare(&["c1 2 A C,G 1/2"], &["c1 2 A C 0/1", "c1 2 A G 0/1"]), [0, 2, 0, 1]);
 }
 
@@ -103,7 +104,7 @@ fn every_vcf_file_has_an_index() {
         assert_eq!(index.contig_names().unwrap(), ["c1", "c2"], "{name}");
         assert_eq!((index.chunks(0, 0, 60).len(), index.chunks(1, 0, 60).len()), (1, 1), "{name}");
     }
-    // An empty file has an empty index.
+    // godwit writes an empty index beside an output file without records.
     let out = tempfile::tempdir().unwrap();
     compare_haplotypes(&case.options(), Some(out.path()), &AtomicBool::new(false)).unwrap();
     assert!(RegionIndex::read(&out.path().join("fp.vcf.gz.tbi")).unwrap().contig_names().unwrap().is_empty());
@@ -111,7 +112,8 @@ fn every_vcf_file_has_an_index() {
 
 #[test]
 fn variants_are_counted_by_stratum() {
-    // In the repeat of A: a found deletion. Elsewhere: another genotype, a true SNP, a false SNP near nothing.
+    // The calls are: a SNP with the wrong genotype, a true SNP, a true deletion in the repeat of A, and a false SNP far
+    // from other variants.
     let calls = ["c1 2 A G 1/1", "c1 6 G T 0/1", "c1 12 AA A 0/1", "c1 59 C A 0/1"];
     let truth = ["c1 2 A G 0/1", "c1 6 G T 0/1", "c1 10 CA C 0/1", "c2 2 A G 0/1"];
     let case = Case::new(BASES, &calls, &truth);
@@ -136,7 +138,7 @@ fn variants_are_counted_by_stratum() {
         "INDEL,*,start,PASS,*,,,,,0,0,0,0,0,0,0,0,0",
     ];
     assert_eq!(rows, expected);
-    // Without a search for alleles, the kinds of false calls are not known.
+    // Without the comparison of alleles, false calls are not classified.
     let options = HaplotypeOptions { output: OutputMode::Split, ..options };
     let found = case.compare(&options).unwrap();
     assert_eq!((found.strata[0].snps.false_genotypes, found.strata[0].snps.false_alleles), (None, None));
@@ -156,7 +158,7 @@ fn genotypes_count_unless_they_are_ignored() {
     let case = Case::new(BASES, &calls, &truth);
     let options = HaplotypeOptions { squash_ploidy: true, ..case.options() };
     assert_eq!(counts(&case.compare(&options).unwrap()), [1, 0, 1, 0]);
-    // The order of the alleles does not count, and one of one is two of two.
+    // The phase of a genotype does not matter, and a haploid alternate genotype equals a homozygous diploid one.
     assert_eq!(compare(&["c1 2 A G 1|0", "c1 6 G T 1"], &["c1 2 A G 0/1", "c1 6 G T 1/1"]), [2, 0, 2, 0]);
 }
 
@@ -237,7 +239,11 @@ fn files_that_cannot_be_compared_are_named() {
     };
     let truth = ["c1 2 A G 0/1"];
     rejected(&["c1 4 T A 0/1", "c1 2 A G 0/1"], &truth, &["calls.vcf", "line 4", "sort the file"]);
-    rejected(&["c1 4 T A 0/1", "c2 2 A G 0/1", "c1 5 C G 0/1"], &truth, &["calls.vcf", "not together"]);
+    rejected(
+        &["c1 4 T A 0/1", "c2 2 A G 0/1", "c1 5 C G 0/1"],
+        &truth,
+        &["calls.vcf", "records of other contigs lie between"],
+    );
     rejected(&["chr1 2 A G 0/1"], &truth, &["calls.vcf", "truth.vcf", "no contig in common"]);
     rejected(&["x1 2 A G 0/1"], &["x1 2 A G 0/1"], &["ref.fa", "x1"]);
     rejected(&["c1 2 A G 0/2"], &truth, &["calls.vcf", "c1:2", "allele number"]);

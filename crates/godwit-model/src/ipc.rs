@@ -38,7 +38,7 @@ pub enum IpcError {
 impl From<ArrowError> for IpcError {
     fn from(error: ArrowError) -> Self {
         match error {
-            // Decoded bytes are in memory: an I/O error of Arrow means that a buffer could not be decompressed.
+            // The bytes are in memory, so an I/O error of the Arrow library means that a buffer cannot be decompressed.
             ArrowError::IoError(problem, _) => Self::Arrow(ArrowError::IpcError(problem)),
             error => Self::Arrow(error),
         }
@@ -181,7 +181,7 @@ fn parse_header(header: &[u8]) -> Result<arrow_ipc::Message<'_>, IpcError> {
 pub fn body_length_and_row_count(header: &[u8]) -> Result<(u64, Option<u64>), IpcError> {
     let header = parse_header(header)?;
     let number =
-        |number: i64| u64::try_from(number).map_err(|_| IpcError::Malformed { problem: "it has a length below zero" });
+        |number: i64| u64::try_from(number).map_err(|_| IpcError::Malformed { problem: "it has a negative length" });
     let rows = header.header_as_record_batch().map(|batch| number(batch.length())).transpose()?;
     Ok((number(header.bodyLength())?, rows))
 }
@@ -263,7 +263,7 @@ pub fn batch_to_bytes(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
 /// ```
 pub fn batch_from_bytes(bytes: &[u8]) -> Result<RecordBatch, ArrowError> {
     let batch = StreamReader::try_new(bytes, None)?.next().transpose()?;
-    batch.ok_or_else(|| ArrowError::IpcError("the stream has no batch".to_owned()))
+    batch.ok_or_else(|| ArrowError::IpcError("the stream contains no batch".to_owned()))
 }
 
 /// Decodes the schema in the footer of an Arrow IPC file. A panic of the decoder becomes an error.

@@ -115,10 +115,12 @@ impl GlobPattern {
             match *part {
                 "**" if is_last => tokens.push(GlobToken::AnyPathChars),
                 "**" => tokens.push(GlobToken::Directories),
-                part if part.contains("**") => return Err(wrong("** has to be a whole part of a path")),
+                part if part.contains("**") => {
+                    return Err(wrong("** must be the only text between two slashes of a path"));
+                }
                 part => {
                     tokenize_path_part(part, &mut tokens)
-                        .ok_or_else(|| wrong("a [ is not closed; write [[] for one by itself"))?;
+                        .ok_or_else(|| wrong("a [ is not closed; write [[] to match the character ["))?;
                     tokens.extend((!is_last).then_some(GlobToken::Literal('/')));
                 }
             }
@@ -305,7 +307,7 @@ mod tests {
 
     #[test]
     fn many_stars_do_not_multiply() {
-        // A matcher that backtracks would take exponential time for these patterns.
+        // For these patterns, a matcher with backtracking would take exponential time.
         assert!(!GlobPattern::for_dataset_names("*a*a*a*a*b").matches(&"a".repeat(10_000)));
         let (name, stars) = ("a".repeat(60), "*a".repeat(50));
         assert!(!GlobPattern::for_dataset_names(&format!("{stars}*b.bam")).matches(&format!("{name}.bam")));

@@ -66,7 +66,7 @@ pub enum PloidyError {
         text: String,
     },
     /// A sex is not named by any rule.
-    #[error("no rule applies to the sex {sex}; the rules apply to {listed_sexes}")]
+    #[error("the ploidy table has no rule for the sex {sex}; it has rules for {listed_sexes}")]
     UnknownSex {
         /// The sex that was requested.
         sex: String,

@@ -47,8 +47,8 @@ pub enum RegionError {
     },
     /// The text has two meanings: one region whose position has a thousands separator, or a list of several regions.
     #[error(
-        "{text:?} is ambiguous: the comma may separate thousands or two regions; write the number without commas, or give \
-         each region by itself"
+        "{text:?} is ambiguous: the comma may separate thousands or two regions; write the number without commas, or \
+         pass each region as a separate argument"
     )]
     AmbiguousList {
         /// The text of the list.
@@ -103,14 +103,15 @@ impl Region {
         let no_contig = |contig: &str| RegionError::UnknownContig { contig: contig.to_owned(), text: text.to_owned() };
         let of = |contig: &str, (start, end)| Self { contig: contig.to_owned(), start, end };
         if let Some(quoted) = text.strip_prefix('{') {
-            let (name, rest) = quoted.rsplit_once('}').ok_or_else(|| syntax("its brace is not closed"))?;
+            let (name, rest) =
+                quoted.rsplit_once('}').ok_or_else(|| syntax("the brace before the contig is not closed"))?;
             let range = match rest.strip_prefix(':') {
                 Some(range) => parse_range(range).map_err(syntax)?,
                 None if rest.is_empty() => (0, Self::OPEN_END),
                 None => return Err(syntax("a colon is expected after the brace")),
             };
             if name.is_empty() {
-                return Err(syntax("it names no contig"));
+                return Err(syntax("the name of the contig is missing"));
             }
             return if has_contig(name) == Some(false) { Err(no_contig(name)) } else { Ok(of(name, range)) };
         }
@@ -118,7 +119,7 @@ impl Region {
         let is_contig = has_contig(text);
         let Some((contig, range)) = text.rsplit_once(':') else {
             return match is_contig {
-                _ if text.is_empty() => Err(syntax("it names no contig")),
+                _ if text.is_empty() => Err(syntax("the name of the contig is missing")),
                 Some(false) => Err(no_contig(text)),
                 _ => Ok(whole),
             };
@@ -129,9 +130,10 @@ impl Region {
                 Err(RegionError::Ambiguous { text, contig, range })
             }
             (Some(true), _) => Ok(whole),
-            _ if contig.is_empty() => Err(syntax("it names no contig")),
+            _ if contig.is_empty() => Err(syntax("the name of the contig is missing")),
             (_, Some(true)) => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
-            // Neither name is known to exist. If no list of contigs is available, the syntax of the text decides.
+            // Neither reading of the text is the name of a known contig. Without a list of contigs, the syntax of the
+            // text decides.
             (Some(false), Some(false)) => Err(no_contig(contig)),
             (None, known) if known == Some(false) || !is_range_syntax(range) => Ok(whole),
             _ => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
@@ -199,7 +201,7 @@ fn is_range_syntax(text: &str) -> bool {
 fn parse_range(text: &str) -> Result<(u32, u32), &'static str> {
     let (first, last) = text.split_once('-').unwrap_or((text, ""));
     if first.is_empty() && last.is_empty() {
-        return Err("it has a colon but no bases");
+        return Err("the range of bases after the colon is missing");
     }
     let number = |text: &str, without: u32| if text.is_empty() { Some(without) } else { parse_position_1based(text) };
     // The last base, 1-based, equals the 0-based end of the half-open interval.

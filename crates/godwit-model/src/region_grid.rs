@@ -252,9 +252,9 @@ mod tests {
             all_outer_bounds(&contig(300, &[(60, 80), (90, 94)]), 100),
             [(0, 92), (92, 194), (194, 294), (294, 300)]
         );
-        // The gap is too early in the window.
+        // The gap is too far from the end of the window to end the region at it.
         assert_eq!(all_outer_bounds(&contig(300, &[(30, 40)]), 100), [(0, 110), (110, 210), (210, 300)]);
-        // The bases of assembly gaps are not counted, at any position of the window.
+        // Bases of assembly gaps do not count towards the size of a region, wherever the gap is.
         assert_eq!(all_outer_bounds(&contig(1100, &[(0, 500), (550, 1050)]), 100), [(0, 1100)]);
         assert_eq!(all_outer_bounds(&contig(50, &[(0, 50)]), 100), [(0, 50)]);
     }

@@ -67,7 +67,7 @@ pub struct AlignOptions {
     pub out: PathBuf,
     /// Formats of the output files, at least one.
     pub formats: Vec<Format>,
-    /// Options that `align` and `markdup` have in common.
+    /// The options that `align` shares with `markdup`.
     pub job: JobOptions,
     /// Number of bases in a block of reads, which the aligner processes at once; the same as `-K` of `bwa mem`.
     pub block_bases: u64,
@@ -188,7 +188,7 @@ impl AlignInput {
     }
 }
 
-/// An alignment whose options are checked.
+/// An alignment job after the check of its options.
 struct AlignJob<'r> {
     options: &'r AlignOptions,
     cluster: Option<&'r ClusterOptions<'r>>,

@@ -33,14 +33,14 @@ pub struct AlignAndCallReport {
     pub vcf: PathBuf,
 }
 
-/// A finished alignment, and the calling that remains.
+/// A finished alignment, and the variant calling that is left.
 pub(crate) struct AlignmentOutcome {
     pub(crate) report: JobReport,
     /// Calling of the regions that were not called while the BAM was written.
     pub(crate) remaining_calling: RemainingCalling,
 }
 
-/// The part of calling that remains after the alignment is complete.
+/// The variant calling that is left after the alignment is complete.
 pub(crate) struct RemainingCalling {
     options: CallOptions,
     /// Number of regions that were called while the BAM was written.
@@ -99,8 +99,7 @@ fn calling_options(options: &AlignOptions, calling: &CallOptions) -> Result<Call
 fn calling_paths(options: &AlignOptions, calling: &CallOptions) -> Result<(PathBuf, PathBuf), PipelineError> {
     let format = [Format::Bam, Format::Cram].into_iter().find(|format| options.formats.contains(format));
     let Some(format) = format else {
-        let problem =
-            "variants are called from BAM or CRAM: add one of them to --format, or leave out --call".to_owned();
+        let problem = "variants are called from BAM or CRAM: add one of them to --format, or omit --call".to_owned();
         return Err(PipelineError::Options { problem });
     };
     let caller = calling.caller.find_caller(&calling.caller_args)?;

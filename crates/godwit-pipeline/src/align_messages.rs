@@ -330,7 +330,7 @@ pub(crate) struct WriteTask {
     /// Paths of the output files.
     #[serde(rename = "places")]
     pub(crate) output_paths: OutputPaths,
-    /// Options for the records to write, such as duplicate marking.
+    /// Options of the output records, such as duplicate marking.
     pub(crate) writing: WritingOptions,
     pub(crate) reference: PathBuf,
     /// Name of the sample.

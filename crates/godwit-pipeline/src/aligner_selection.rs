@@ -64,12 +64,12 @@ impl SelectedAligner {
 /// The hosts where the aligner runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlignerLocation {
-    /// This host, on which several processes may load an index at the same time.
+    /// The selection for this host, where several processes may load an index at the same time.
     Local {
         /// Number of these processes, including this one.
         processes: u64,
     },
-    /// Other hosts, each of which selects a program of its own.
+    /// The selection in a cluster run, where each host selects its own program.
     Remote,
 }
 
@@ -134,7 +134,7 @@ impl AlignerSelection<'_> {
             if let Some(problem) = bwa::processor_problem(kind) {
                 return Err(EngineError::Processor { problem }.into());
             }
-            // Check the memory first: the sizes of the index files are known without reading them.
+            // Check the memory before the index, because it requires only the sizes of the index files.
             self.check_files(kind)?;
             let needed_bytes = processes
                 * (bwa::loaded_bytes(self.reference, kind) + working_bytes(kind, self.threads, self.block_bases));

@@ -342,7 +342,7 @@ fn open_call_directory(
 /// Warns that regions of an earlier process are dropped, and why.
 fn warn_dropped_regions(job_directory: &CallJobDirectory, why: &str, observer: &dyn Observer) {
     if job_directory.dropped_regions > 0 {
-        let message = format!("{} called regions of a stopped job are dropped; {why}", job_directory.dropped_regions);
+        let message = format!("{} called regions of a stopped job are removed; {why}", job_directory.dropped_regions);
         observer.event(&Event::Warning { message });
     }
 }

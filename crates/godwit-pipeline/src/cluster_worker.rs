@@ -63,7 +63,7 @@ struct WorkerContext<'n> {
 }
 
 impl WorkerContext<'_> {
-    /// Runs the work of a thread; if it fails, the worker ends.
+    /// Runs the closure of a thread. If the closure fails, the worker stops.
     fn run_thread(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
         self.input_sender.run(work);
     }
@@ -242,7 +242,7 @@ fn set_partition_plan(
         return Ok(());
     }
     let plan = PartitionPlan::from_starts(starts.clone())
-        .ok_or_else(|| PipelineError::malformed_command("the partitions are invalid"))?;
+        .ok_or_else(|| PipelineError::malformed_command("the command contains invalid partitions"))?;
     let store = Arc::new(SliceStore::new(ShardPlan::new(plan, usize::from(*shard_count)), shared.spill.clone()));
     let recalled =
         shared.checkpoints.restore_slices(starts, *shard_count, &store).map_err(|error| shared.scratch_error(error))?;
@@ -255,7 +255,7 @@ fn set_partition_plan(
 fn adopt_slices(shared: &WorkerContext, sharded: &GenomePlan) -> Result<(), PipelineError> {
     let GenomePlan { starts, shard_count } = sharded;
     let Some(store) = shared.slice_store.get() else {
-        return Err(PipelineError::malformed_command("slices were sent before the partitions"));
+        return Err(PipelineError::malformed_command("the head sent the command for slices before the partitions"));
     };
     let inherited =
         shared.checkpoints.adopt_slices((starts, *shard_count), shared.connection.worker().0 as usize, store);
@@ -291,7 +291,7 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
 fn fetch_block(shared: &WorkerContext, order: FetchTask) -> Result<u64, PipelineError> {
     let FetchTask { block, reads_checksum, shards, address } = order;
     let Some(store) = shared.slice_store.get() else {
-        return Err(PipelineError::malformed_command("slices were sent before the partitions"));
+        return Err(PipelineError::malformed_command("the head sent the command for slices before the partitions"));
     };
     let ticket = AlignTicket::Slices { block, shards: shards.clone() };
     let mut incoming = shared.connection.download_from_worker(address, &ticket)?;

@@ -198,11 +198,14 @@ fn no_contig_in_common(path: &Path, names: &[String], other: &Path, expected: &[
     let by_prefix =
         names.iter().any(|name| expected.iter().any(|other| prefixed(name, other) || prefixed(other, name)));
     let remedy = match by_prefix {
-        true => "the names differ in \"chr\": rename those of one file, as with `bcftools annotate --rename-chrs`",
+        true => {
+            "only one of them has names with \"chr\": rename the contigs of one file, as with `bcftools annotate \
+             --rename-chrs`"
+        }
         false => "are they of the same genome?",
     };
     let problem = format!(
-        "{} and {} have no contig in common: the first has {}, the other {}; {remedy}",
+        "{} and {} have no contig in common: the first has {}, the second has {}; {remedy}",
         path.display(),
         other.display(),
         first(names),

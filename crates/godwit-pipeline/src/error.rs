@@ -115,7 +115,7 @@ pub enum PipelineError {
         source: AlignmentsError,
     },
     /// A SAM header, or an `@RG` line for it, that is wrong.
-    #[error("the header of {origin} is wrong")]
+    #[error("the header of {origin} is invalid")]
     Header {
         /// The file or option from which the header comes, for the error message.
         origin: String,
@@ -142,7 +142,7 @@ pub enum PipelineError {
         problem: String,
     },
     /// An aligner index that was not built from the reference beside it.
-    #[error("the index beside {} does not belong to it: {reason}", .reference.display())]
+    #[error("the index beside {} is the index of another file: {reason}", .reference.display())]
     StaleIndex {
         /// Path of the reference.
         reference: PathBuf,
@@ -196,11 +196,11 @@ pub enum PipelineError {
         message: String,
     },
     /// The output of a variant caller for one region cannot be merged with the other regions.
-    #[error("the variants called in {region} {problem}")]
+    #[error("the output for {region} {problem}")]
     CallerOutput {
         /// The region whose variants cannot be merged, as `chr1:1-1000`, 1-based.
         region: String,
-        /// The problem, as the end of the sentence "the variants called in REGION ...".
+        /// The problem, as the end of the sentence "the output for REGION ...".
         problem: String,
     },
     /// An error of the program that trims the reads before alignment (fastp).
@@ -269,7 +269,7 @@ pub enum PipelineError {
         problem: String,
     },
     /// Remote reads could not be downloaded, or outputs could not be uploaded.
-    #[error("cannot copy between here and {address}: {message}")]
+    #[error("cannot copy between this host and {address}: {message}")]
     Transfer {
         /// Address of the remote server or file.
         address: String,
@@ -346,10 +346,10 @@ pub enum AlignmentsError {
     #[error("it is CRAM, which cannot be read from a pipe; name a file")]
     CramPipe,
     /// Encrypted CRAM, which is not supported.
-    #[error("it is encrypted CRAM, which is not read: decrypt it first, or encrypt BAM")]
+    #[error("it is encrypted CRAM, which is not supported: decrypt it first, or use encrypted BAM")]
     CramEncrypted,
     /// A file of 0 bytes, or one that decompresses to 0 bytes.
-    #[error("it is empty; was the program that wrote it stopped? A file without reads still has a header")]
+    #[error("it is empty, but a file without reads has a header too; was the program that wrote it stopped?")]
     Empty,
     /// A file that is not SAM, BAM or CRAM.
     #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
@@ -397,8 +397,8 @@ fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
     let reasons: Vec<String> = failed.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
     let (count, reasons) = (failed.len(), reasons.join("; "));
     format!(
-        "{count} of {of} samples failed: {reasons}; all others are finished: fix these and add --resume to the same \
-         command"
+        "{count} of {of} samples failed: {reasons}; all other samples are finished: correct the causes and add \
+         --resume to the same command"
     )
 }
 

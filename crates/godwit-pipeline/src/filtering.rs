@@ -244,12 +244,12 @@ impl FilterMethod {
             Self::Recalibration { snps, others } => {
                 return format!("GATK's variant recalibration, from {snps} SNPs and {others} other variants");
             }
-            Self::HardFilters(HardFilterReason::NoResources) => "there are no resources to learn from".to_owned(),
+            Self::HardFilters(HardFilterReason::NoResources) => "no resources are given to train the model".to_owned(),
             Self::HardFilters(HardFilterReason::OneResourceKind) => {
-                "there are resources for one of SNPs and indels only".to_owned()
+                "resources are given only for SNPs or only for indels".to_owned()
             }
             Self::HardFilters(HardFilterReason::TooFewVariants { snps, others }) => format!(
-                "{snps} SNPs and {others} other variants are too few to learn from, which takes {} and {}",
+                "{snps} SNPs and {others} other variants are too few to train the model, which requires {} and {}",
                 MIN_TRAINING_VARIANTS[0], MIN_TRAINING_VARIANTS[1]
             ),
         };
@@ -263,12 +263,12 @@ impl std::fmt::Display for FilterMethod {
             Self::Recalibration { snps, others } => {
                 return write!(formatter, "GATK's variant recalibration, from {snps} SNPs and {others} other variants");
             }
-            Self::HardFilters(HardFilterReason::NoResources) => "there are no resources to learn from".to_owned(),
+            Self::HardFilters(HardFilterReason::NoResources) => "no resources are given to train the model".to_owned(),
             Self::HardFilters(HardFilterReason::OneResourceKind) => {
-                "there are resources for one of SNPs and indels only".to_owned()
+                "resources are given only for SNPs or only for indels".to_owned()
             }
             Self::HardFilters(HardFilterReason::TooFewVariants { snps, others }) => format!(
-                "{snps} SNPs and {others} other variants are too few to learn from, which takes {} and {}",
+                "{snps} SNPs and {others} other variants are too few to train the model, which requires {} and {}",
                 MIN_TRAINING_VARIANTS[0], MIN_TRAINING_VARIANTS[1]
             ),
         };
@@ -356,15 +356,17 @@ mod tests {
             ),
             (
                 FilterMethod::HardFilters(HardFilterReason::NoResources),
-                format!("{hard}there are no resources to learn from"),
+                format!("{hard}no resources are given to train the model"),
             ),
             (
                 FilterMethod::HardFilters(HardFilterReason::OneResourceKind),
-                format!("{hard}there are resources for one of SNPs and indels only"),
+                format!("{hard}resources are given only for SNPs or only for indels"),
             ),
             (
                 FilterMethod::HardFilters(HardFilterReason::TooFewVariants { snps: 5, others: 6 }),
-                format!("{hard}5 SNPs and 6 other variants are too few to learn from, which takes 10000 and 2000"),
+                format!(
+                    "{hard}5 SNPs and 6 other variants are too few to train the model, which requires 10000 and 2000"
+                ),
             ),
         ] {
             assert_eq!(method.fingerprint_text(), text);

@@ -102,7 +102,7 @@ pub struct BlockCheckpoint {
     pub records: u64,
     /// Signatures of the records, for duplicate marking.
     pub signatures: BlockSignatures,
-    /// Further data for duplicate marking; empty unless workers store the records.
+    /// Additional data for duplicate marking; empty unless workers store the records.
     pub details: BlockDetails,
     /// Locations of the frames of the sorted run in the `blocks` file.
     pub table: RunTable,
@@ -536,7 +536,7 @@ pub fn check_fingerprint(
     }
     let differences: Vec<String> = names
         .iter()
-        .map(|name| format!("{name} was {} and is {} now", value(before, name), value(now, name)))
+        .map(|name| format!("{name} was {} in the stopped job, but is {} now", value(before, name), value(now, name)))
         .collect();
     let problem = format!(
         "cannot resume the job in {}: {}; use the original options, or start over without --resume",
@@ -551,7 +551,7 @@ pub fn check_fingerprint(
 fn check_cluster_mode(out: &Path, before: bool, now: bool) -> Result<(), PipelineError> {
     let how = match (before, now) {
         (true, false) => "was a cluster run; add its --on options",
-        (false, true) => "ran in one process; leave out --on",
+        (false, true) => "ran in one process; omit --on",
         _ => return Ok(()),
     };
     let problem = format!("cannot resume the job in {}: it {how}, or start over without --resume", out.display());

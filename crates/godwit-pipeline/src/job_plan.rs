@@ -208,7 +208,8 @@ impl JobPlan {
             self.memory.free_bytes.filter(|free| (*free as f64) < needed as f64 / self.uncertainty.memory)
         {
             self.problems.push(format!(
-                "about {} of memory is needed, but {} is free; lower --block-bases or --memory, or use a larger machine",
+                "the job needs about {} of memory, but only {} are free; lower --block-bases or --memory, or use a \
+                 larger machine",
                 format_bytes(needed),
                 format_bytes(free)
             ));
@@ -218,7 +219,8 @@ impl JobPlan {
         let mut short = |need: &DiskNeed, what: &str, others_bytes: u64, option: &str| {
             if need.exceeds_free(others_bytes) {
                 self.problems.push(format!(
-                    "{} needs about {} for {what}, but has {} free; free space or choose another {option}",
+                    "{} needs about {} for {what}, but only {} are free; delete files there, or choose another \
+                     directory with {option}",
                     need.directory.display(),
                     format_bytes(need.bytes.unwrap_or(0) + others_bytes),
                     format_bytes(need.free_bytes.unwrap_or(0))
@@ -253,7 +255,7 @@ pub(crate) fn check_outputs_writable(outputs: &Outputs, directories: &[&Path]) -
 /// Returns a note for each output that already exists.
 pub(crate) fn replaced_outputs(outputs: &Outputs) -> Vec<String> {
     let there = outputs.paths().into_iter().filter(|path| path.exists());
-    there.map(|path| format!("{} exists and would be replaced", path.display())).collect()
+    there.map(|path| format!("{} exists and will be replaced", path.display())).collect()
 }
 
 /// Formats a size with a binary unit (K, M or G) and at least two digits.
@@ -311,7 +313,7 @@ mod tests {
     #[test]
     fn memory_is_short_only_where_the_estimate_is_sure_of_it() {
         assert!(plan(150, 3 << 29).with_problems().problems.is_empty());
-        assert!(plan(150, 1 << 30).with_problems().problems[0].contains("of memory is needed"));
+        assert!(plan(150, 1 << 30).with_problems().problems[0].contains("of memory, but only"));
     }
 
     #[test]

@@ -333,7 +333,8 @@ pub fn check_distinct_files(inputs: &[InputFile], outputs: &[PathBuf]) -> Result
         let Some(file) = identity(path) else { continue };
         if let Some(other) = seen.insert(file, path) {
             let kind = if path.is_file() { "file" } else { "pipe" };
-            let problem = format!("{} and {} are the same {kind}", other.display(), path.display());
+            let problem =
+                format!("{} and {} are the same {kind}; give different names", other.display(), path.display());
             return Err(PipelineError::Options { problem });
         }
     }

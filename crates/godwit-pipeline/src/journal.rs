@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::partitioned_file::PartLocation;
 
-/// Prefix of the name of a data directory that is outside the job directory.
+/// Prefix of the name of a data directory. Such a directory is not in the job directory but beside it.
 pub const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
 
 /// A named value on which the output of a job depends.

@@ -162,7 +162,7 @@ impl MarkdupSetup {
         check_distinct_files(std::slice::from_ref(&input), &outputs.paths())?;
         let directory = parent_directory(&options.out);
         if !directory.is_dir() {
-            let remedy = "create it, or choose another --out".to_owned();
+            let remedy = "create the directory, or choose another --out".to_owned();
             return Err(PipelineError::Missing {
                 description: "the output directory",
                 path: directory.to_owned(),
@@ -191,8 +191,10 @@ fn parse_outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
     let encrypted = options.out.to_str().and_then(|name| name.strip_suffix(FILE_SUFFIX));
     let out = match (encrypted, options.job.recipients.is_empty()) {
         (Some(_), true) => {
-            let problem =
-                format!("--out {} is to be encrypted, but no --c4gh-recipient is given", options.out.display());
+            let problem = format!(
+                "--out {} selects encryption by its name, but --c4gh-recipient is not given",
+                options.out.display()
+            );
             return Err(PipelineError::Options { problem });
         }
         (Some(name), false) => Path::new(name),
@@ -319,7 +321,7 @@ impl MarkdupJob<'_> {
                     }
                 });
             }
-            // If the threads panic, nothing holds the receiver any more, and sending a block fails instead of waiting.
+            // Drop this receiver: if all threads panic, sending a block then fails instead of waiting forever.
             drop(receiver);
             while !failure.is_set() {
                 if self.cancelled.load(Ordering::Relaxed) {

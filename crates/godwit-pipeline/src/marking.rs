@@ -65,7 +65,7 @@ impl MarkingOptions {
     /// Checks that the options do not contradict each other or the duplicate policy.
     pub(crate) fn check(&self, policy: DuplicatePolicy) -> Result<(), PipelineError> {
         let problem = if policy == DuplicatePolicy::None && *self != Self::default() {
-            "--duplicates none marks no duplicates, so options for marking have no effect; leave them out"
+            "--duplicates none marks no duplicates, so options for marking have no effect; omit them"
         } else if self.barcodes.molecule.is_none() && (self.barcodes.duplex || self.molecule_tag.is_some()) {
             "--duplex-umi and --molecular-identifier-tag need --barcode-tag"
         } else {

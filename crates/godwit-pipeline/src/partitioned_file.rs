@@ -170,7 +170,7 @@ impl<'s> PartitionedFile<'s> {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, PartitionedFileState> {
-        // A panicking thread ends the job. The state behind a poisoned lock is therefore only dropped.
+        // Ignore the poisoned lock: the job ends after a panic of a thread, and this call only frees the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -228,8 +228,9 @@ impl<'s> PartitionedFile<'s> {
                 BufferedBytes::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
                 BufferedBytes::InFile { offset: at, .. } if at == offset => {}
                 BufferedBytes::InFile { offset: at, .. } => {
-                    let message =
-                        format!("a stored part is at offset {at} instead of {offset}; run again without --resume");
+                    let message = format!(
+                        "a stored part is at offset {at} instead of {offset}; run the command again without --resume"
+                    );
                     return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                 }
             }
@@ -358,7 +359,7 @@ impl PartWriter<'_> {
         let spilled = |piece: &BufferedBytes| match piece {
             BufferedBytes::Spilled { offset, bytes } => Ok((*offset, *bytes as u64)),
             BufferedBytes::Memory(_) | BufferedBytes::InFile { .. } => {
-                Err(io::Error::other("a part to be stored is in memory"))
+                Err(io::Error::other("a bug in godwit: a part to be stored in the job directory is in memory"))
             }
         };
         self.part.buffers.iter().map(spilled).collect::<io::Result<_>>().map(PartLocation::Spill)

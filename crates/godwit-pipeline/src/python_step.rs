@@ -70,8 +70,8 @@ impl PythonStep {
     ) -> Result<Option<Self>, PipelineError> {
         let Some(options) = options else { return Ok(None) };
         if marking.tag_set_members {
-            let problem = "--tag-duplicate-set-members names sets by record numbers in the file, which --step changes; \
-                           leave out one of them";
+            let problem = "--tag-duplicate-set-members names sets by record numbers in the file, which --step \
+                           changes; omit one of them";
             return Err(PipelineError::Options { problem: problem.to_owned() });
         }
         let module_directory = std::env::current_dir().map_err(PipelineError::file("find", "."))?;
@@ -107,8 +107,8 @@ impl PythonStep {
         if found.digest == self.module_digest {
             return Ok(());
         }
-        let problem = "its module differs from that of the host that started the job; install the same file on all \
-                       hosts"
+        let problem = "the module of the function differs from that on the host that started the job; install the \
+                       same file on all hosts"
             .to_owned();
         Err(PythonStepError::Refused { function: self.function.clone(), kind: PythonStepRefusal::Missing, problem }
             .into())

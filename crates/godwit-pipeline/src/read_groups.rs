@@ -104,14 +104,14 @@ pub(crate) fn compatibility_warnings<'l>(lines: impl Iterator<Item = &'l str>) -
         let id = header_tag(line, "ID").unwrap_or_default();
         if header_tag(line, "SM").is_none_or(str::is_empty) {
             warnings.push(format!(
-                "read group {id} has no sample (SM): GATK refuses the file; add one with \
-                 `samtools addreplacerg -r '@RG\\tID:{id}\\tSM:NAME'`"
+                "read group {id} has no sample (SM): GATK rejects the file; add a sample with `samtools addreplacerg \
+                 -r '@RG\\tID:{id}\\tSM:NAME'`"
             ));
         }
         if let Some(platform) = header_tag(line, "PL").filter(|platform| !is_platform(platform)) {
             warnings.push(format!(
                 "read group {id} has PL:{platform}, which is not a platform of the SAM specification: GATK's base \
-                 recalibration refuses it; use one of {}",
+                 recalibration rejects it; use one of {}",
                 PLATFORMS.join(", ")
             ));
         }

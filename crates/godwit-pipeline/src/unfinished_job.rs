@@ -174,9 +174,9 @@ impl UnfinishedJob {
         let mut table = vec![0; block.table_bytes as usize];
         let offset = block.offset + block.frame_bytes + block.pair_bytes + block.end_bytes;
         self.blocks.read_exact_at(&mut table, offset).map_err(|error| self.io_error(error))?;
-        RunTable(table)
-            .frame_locations(partitions)
-            .ok_or_else(|| self.damaged_error("the frame table of a block is invalid; the job may have been restarted"))
+        RunTable(table).frame_locations(partitions).ok_or_else(|| {
+            self.damaged_error("the frame table of a block is invalid; open the dataset again if the job was restarted")
+        })
     }
 
     /// Reads the records of a frame in genome order. The frame is a pair that [`UnfinishedJob::frames`] has returned.

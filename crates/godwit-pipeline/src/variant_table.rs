@@ -21,7 +21,7 @@ use crate::error::PipelineError;
 /// written.
 pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &AtomicBool) -> Result<u64, PipelineError> {
     let Some(format) = TableFormat::from_path(out) else {
-        let problem = format!("{} ends in neither .parquet nor .arrow; name the format by its ending", out.display());
+        let problem = format!("the extension of {} selects no format; use .parquet or .arrow", out.display());
         return Err(PipelineError::Options { problem });
     };
     let mut staged = AtomicSet::default();

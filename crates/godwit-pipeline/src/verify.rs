@@ -91,7 +91,9 @@ fn file_name(path: &Path) -> String {
 /// Returns the error for a path that does not exist. It mentions a manifest that lists the file.
 fn missing_file_error(path: &Path) -> PipelineError {
     let remedy = match find_manifest(path) {
-        Ok(Some(_)) => "a manifest beside it lists it: it was removed, or not copied with the other files",
+        Ok(Some(_)) => {
+            "a manifest beside it lists this file: the file was removed, or was not copied with the other files"
+        }
         _ => "check the path",
     };
     PipelineError::Missing { description: "the file", path: path.to_owned(), remedy: remedy.to_owned() }
@@ -113,7 +115,10 @@ fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>, PipelineError> {
 
 fn read_manifest(path: &Path) -> Result<Manifest, PipelineError> {
     let manifest = Manifest::read(path).map_err(PipelineError::file("read", path))?;
-    manifest.ok_or_else(|| PipelineError::Corrupt { path: path.to_owned(), problem: "it is not a manifest".into() })
+    manifest.ok_or_else(|| PipelineError::Corrupt {
+        path: path.to_owned(),
+        problem: "it is not a manifest of godwit".into(),
+    })
 }
 
 /// Returns the manifest that lists a file and is in the same directory, with the index of the file in the manifest.
@@ -176,7 +181,7 @@ impl Verifier<'_> {
             checks.push(check.or_else(|error| outcome_of_error(bam, error))?);
         }
         if checks.is_empty() {
-            let remedy = "name the directory that godwit wrote to, or a file".to_owned();
+            let remedy = "give a directory that godwit wrote to, or a file".to_owned();
             return Err(PipelineError::Missing { description: "a manifest in", path: path.to_owned(), remedy });
         }
         Ok(checks)

@@ -183,10 +183,10 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
     let refused = |problem: &str| Err(PipelineError::Options { problem: problem.to_owned() });
     match options.workflow {
         Workflow::Default if !options.known_sites.is_empty() => {
-            return refused("--known-sites are for recalibration, which is part of --workflow gatk");
+            return refused("--known-sites requires --workflow gatk, which recalibrates base qualities");
         }
         Workflow::Default if !(options.snp_resources.is_empty() && options.indel_resources.is_empty()) => {
-            return refused("resources are for variant recalibration, which is part of --workflow gatk");
+            return refused("options for resources require --workflow gatk, which recalibrates variants");
         }
         Workflow::Default => drop(options.caller.find_caller(&options.caller_args)?),
         Workflow::Gatk if !matches!(options.caller, CallerChoice::Bcftools | CallerChoice::Gatk) => {
@@ -204,9 +204,9 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
         let (path, copy) = (path.display(), "godwit copy");
         let problem = match option {
             "--out" => {
-                format!("{option} {path}: must be a local directory; --store uploads complete outputs to a server")
+                format!("{option} {path} must be a local directory; --store uploads complete outputs to a server")
             }
-            _ => format!("{option} {path}: must be a local file with its index; download it with `{copy}`"),
+            _ => format!("{option} {path} must be a local file with its index; download it with `{copy}`"),
         };
         return refused(&problem);
     }
@@ -257,7 +257,7 @@ impl<'w> WorkflowJob<'w> {
             threads: options.job.threads,
             ..WorkflowReport::default()
         };
-        // Scan the reference once for all steps of all samples.
+        // Keep the scanned reference for the steps of all samples, so that the file is scanned once.
         let scanned_reference = Arc::new(ScannedReference::scan(&options.reference)?);
         if options.workflow == Workflow::Default {
             scanned_reference
@@ -282,10 +282,10 @@ impl<'w> WorkflowJob<'w> {
         }
         if self.options.workflow == Workflow::Gatk {
             if self.options.known_sites.is_empty() {
-                self.record_skipped_step("base quality recalibration is skipped: it needs --known-sites");
+                self.record_skipped_step("base quality recalibration is skipped, because --known-sites is not given");
             }
             if self.first_error_kind.is_some() {
-                self.record_skipped_step("joint genotyping is skipped: it needs all samples");
+                self.record_skipped_step("joint genotyping is skipped, because some samples failed");
                 return Ok(());
             }
             let mut steps = Vec::new();
@@ -341,7 +341,7 @@ impl<'w> WorkflowJob<'w> {
             true => report::read_seconds(report).unwrap_or(0.0),
             false => crate::observer::rounded_seconds(started.elapsed()),
         };
-        // Pipes and removed files are not counted.
+        // Count only files that exist and are not pipes.
         let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
         let done = StepTime { step, seconds, records, file_bytes, is_resumed: already_complete };
         self.report_step(of, &done);
@@ -393,7 +393,7 @@ impl<'w> WorkflowJob<'w> {
             Workflow::Default => (options.caller.clone(), &*options.caller_args),
             Workflow::Gatk => (CallerChoice::Gatk, GVCF_ARGUMENTS),
         };
-        // The alignment sets the paths of the reads and of the output.
+        // Leave the paths of reads and output empty; the alignment sets them.
         let calling = self.with_ploidy(self.call_options(Vec::new(), caller, Path::new("")), sample);
         let mut rest = None;
         self.run_step(of, WorkflowStep::Align, &align.out.join("run.json"), steps, || {
@@ -429,7 +429,7 @@ impl<'w> WorkflowJob<'w> {
         let options = self.options;
         let joint = options.out.join("joint.vcf.gz");
         let gvcfs = self.samples.iter().map(|sample| self.gvcf_path(sample)).collect();
-        // The ploidy is not set here, because the GVCF of each sample contains it.
+        // Do not set the ploidy for joint genotyping, because the GVCF of each sample defines it.
         let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
         self.run_call_step(ALL_SAMPLES, WorkflowStep::Genotype, &genotyping, steps)?;
         let out = options.out.join("joint.filtered.vcf.gz");

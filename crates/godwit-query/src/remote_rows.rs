@@ -192,7 +192,7 @@ impl ServerRows {
     async fn query(client: Client, sql: &str) -> Result<Self, FlightError> {
         let mut pending_tickets = client.statement_tickets(sql).await?;
         pending_tickets.reverse();
-        let none = FlightError::Malformed { problem: "it has no tickets for rows" };
+        let none = FlightError::Malformed { problem: "the response contains no tickets" };
         let Some(ticket) = pending_tickets.pop() else { return Err(none) };
         let mut batches = client.download(ticket).await?;
         // Read the first batch, because the schema is known only after the first batch or the end of the rows.

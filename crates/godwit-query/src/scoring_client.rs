@@ -27,7 +27,7 @@ const DESCRIBE_ACTION: &str = "DescribeModel";
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
     /// The server is not a scoring service.
-    #[error("{url} is not a scoring service; `python -m godwit.scoring` starts one")]
+    #[error("{url} is not a scoring service; start one with `python -m godwit.scoring`")]
     NotAScoringService {
         /// URL of the server.
         url: String,
@@ -437,7 +437,7 @@ impl ScoredRows {
 }
 
 fn incomplete_scores_error() -> ScoreError {
-    ScoreError::InvalidResponse { problem: "the service ended before all rows were scored".to_owned() }
+    ScoreError::InvalidResponse { problem: "the service closed the stream before all rows were scored".to_owned() }
 }
 
 /// Returns the error message of a service without the Python traceback that Arrow C++ appends, on which Python services

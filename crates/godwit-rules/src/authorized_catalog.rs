@@ -63,7 +63,7 @@ impl Catalog for AuthorizedCatalog {
             DatasetError::NotFound { .. } => hidden(),
             error if rule.shows_everything() => error,
             _ => {
-                let problem = format!("{name} cannot be opened; its administrator can find the cause");
+                let problem = format!("the server cannot open {name}; ask its administrator for the cause");
                 DatasetError::Local(problem.into())
             }
         })?;

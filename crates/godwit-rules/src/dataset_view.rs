@@ -72,10 +72,12 @@ pub(crate) fn unsuitable_rule_error(name: &str, rule: &Rule, problem: &str) -> D
 pub(crate) fn redact_error(name: &str, error: DatasetError) -> DatasetError {
     match error {
         DatasetError::Data(_) => DatasetError::Data(
-            format!("the data of {name} cannot be read; its administrator can find the cause").into(),
+            format!("the server cannot read the data of {name}; ask its administrator for the cause").into(),
         ),
-        DatasetError::Local(_) => DatasetError::Local(format!("{name} cannot be read by the server").into()),
-        DatasetError::Remote(_) => DatasetError::Remote(format!("{name} cannot be reached by the server").into()),
+        DatasetError::Local(_) => DatasetError::Local(format!("the server cannot read {name}").into()),
+        DatasetError::Remote(_) => {
+            DatasetError::Remote(format!("the server cannot reach the storage of {name}").into())
+        }
         error => error,
     }
 }

@@ -88,7 +88,7 @@ pub fn explain(
             is_visible &= is_seen;
         }
     } else {
-        lines.push("the dataset does not exist now; decisions about its columns and samples are left out".to_owned());
+        lines.push("the dataset does not exist, so decisions about its columns and samples are omitted".to_owned());
     }
     for region in &question.regions {
         let (line, is_seen) = describe_region(rule, dataset.as_deref(), region)
@@ -101,7 +101,7 @@ pub fn explain(
 
 fn denial_reason(policy: &Policy, grants: &crate::grants::Grants, catalog: &Arc<dyn Catalog>, name: &str) -> String {
     if grants.rules.is_empty() {
-        return "no rule covers this principal".to_owned();
+        return "no rule names this principal".to_owned();
     }
     let denying = grants.rules.iter().find(|rule| rule.covers(name));
     match denying {
@@ -114,10 +114,11 @@ fn denial_reason(policy: &Policy, grants: &crate::grants::Grants, catalog: &Arc<
                 policy.rule_number(&rule.name),
                 rule.name
             ),
-            Err(_) => "the rules for it depend on its samples, which are unknown because the dataset cannot be opened"
-                .to_owned(),
+            Err(_) => {
+                "its rules select samples, but the dataset cannot be opened to read the names of its samples".to_owned()
+            }
         },
-        None => "no rule covers it, and datasets without a rule are hidden".to_owned(),
+        None => "no rule names this dataset, and datasets without a rule are hidden".to_owned(),
     }
 }
 

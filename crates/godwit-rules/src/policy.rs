@@ -100,7 +100,7 @@ impl Policy {
         let text = fs::read_to_string(path).map_err(failed(path))?;
         let wrong = |problem: String| PolicyError::Syntax { path: path.to_owned(), problem };
         if text.len() > MAX_POLICY_BYTES {
-            return Err(wrong(format!("it has {} bytes, more than {MAX_POLICY_BYTES}", text.len())));
+            return Err(wrong(format!("the file has {} bytes; the limit is {MAX_POLICY_BYTES}", text.len())));
         }
         let written: PolicyFile = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         let secret = match &written.key {
@@ -212,7 +212,7 @@ fn rule_problem(
     has_key: bool,
 ) -> Option<String> {
     if rule.name.trim().is_empty() {
-        return Some("it has no name".to_owned());
+        return Some("the rule has no name".to_owned());
     }
     if rule.principals.is_empty() || rule.datasets.is_empty() {
         return Some("`who` and `datasets` must not be empty; use `*` and `**` for all".to_owned());
@@ -240,7 +240,11 @@ fn rule_problem(
         return Some("a rule with `deny` cannot write, select or mask".to_owned());
     }
     if rule.write && (!rule.shows_everything() || rule.depends_on_samples()) {
-        return Some("a rule that shows a part only cannot write; make it two rules, for other names".to_owned());
+        return Some(
+            "a rule that shows only a part of its datasets cannot permit writing; write a second rule for the \
+             datasets to write"
+                .to_owned(),
+        );
     }
     for text in rule.regions.iter().flatten() {
         if let Err(error) = Region::parse(text, |_| None) {
@@ -259,22 +263,22 @@ fn grouping_problem(rule: &Rule, groups: &Grouping) -> Option<String> {
         return Some("groups need columns `by` and `at_least` 2: a group of one is an individual".to_owned());
     }
     if rule.show.is_some() {
-        return Some("groups show the columns of `by` and `means`; leave `show` out".to_owned());
+        return Some("`groups` selects the columns of `by` and `means`; omit `show`".to_owned());
     }
     let mut named = HashSet::new();
     if let Some(column) = groups.columns().find(|column| !named.insert(*column)) {
-        return Some(format!("its groups name column {column} twice"));
+        return Some(format!("its groups list column {column} twice"));
     }
     let exact = |column: &str| !column.contains('*') && !column.ends_with('?');
     if let Some(column) = groups.columns().find(|column| !exact(column)) {
-        return Some(format!("its groups name {column}; patterns are not supported there"));
+        return Some(format!("its groups contain the pattern {column}; name each column without patterns"));
     }
     if let Some(column) = groups.by.iter().find(|column| rule.column_mask(column) == Some(Mask::Drop)) {
         return Some(format!("its groups are by column {column}, which is dropped"));
     }
     let masked = groups.mean_columns.iter().chain(&groups.member_column).find(|column| rule.mask.contains_key(*column));
     masked
-        .map(|column| format!("column {column} is not shown in groups, so it cannot be masked; leave it out of `mask`"))
+        .map(|column| format!("column {column} is not shown in groups, so it cannot be masked; remove it from `mask`"))
 }
 
 fn condition_problem(condition: &Condition) -> Option<String> {
@@ -392,7 +396,10 @@ mod tests {
             ("groups = { by = ['a*'], at_least = 5 }", "a*"),
             ("show = ['a']\ngroups = { by = ['a'], at_least = 5 }", "`show`"),
             ("groups = { by = ['a'], at_least = 5 }\nmask = { a = 'drop' }", "dropped"),
-            ("groups = { by = ['a'], at_least = 5, means = ['b'] }\nmask = { b = { bin = 2 } }", "leave it out"),
+            (
+                "groups = { by = ['a'], at_least = 5, means = ['b'] }\nmask = { b = { bin = 2 } }",
+                "remove it from `mask`",
+            ),
             ("write = true\ngroups = { by = ['a'], at_least = 5 }", "cannot write"),
         ] {
             let text = "[groups]\ndac = []\n".to_owned() + &rule(rest);

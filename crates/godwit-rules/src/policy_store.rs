@@ -111,7 +111,7 @@ enum RuleMatch<'a> {
 
 impl PolicyStore {
     fn resolve_name(&self, name: &str) -> NameTarget {
-        // A name that is not in canonical form is not the path of a file.
+        // A path that is not in canonical form (for example with `..`) never names a file, so report it as missing.
         if self.catalog.canonical_name(name).ok().as_deref() != Some(name) {
             return NameTarget::NotADataset;
         }
@@ -176,8 +176,8 @@ impl PolicyStore {
         };
         if !shows_all {
             let problem = format!(
-                "rule {:?} shows you a part of {name}, and bytes cannot be masked; read its rows with `godwit query` \
-                 or over Flight",
+                "rule {:?} permits you to read only a part of {name}, so the whole file cannot be sent; read its rows \
+                 with `godwit query` or over Flight",
                 rule.name
             );
             return FileAuthorization::Denied { problem };

@@ -212,7 +212,7 @@ impl<'r> ClusterSearchWorkers<'r> {
         }
         if queries != self.query_checksum {
             let why =
-                "its file of queries differs from that of the head; all hosts must share the same files".to_owned();
+                "its file of queries differs from that of the head; all hosts must have the same files".to_owned();
             return self.worker_pool.reject_worker(node, why);
         }
         self.cluster_workers.insert(node, workers);
@@ -234,7 +234,7 @@ impl<'r> ClusterSearchWorkers<'r> {
                 state.cluster_worker = None;
                 let mut frames = self.frame_source.lock_frames();
                 state.sent_frames.drain(..).for_each(|frame| drop(frames.remove(&frame)));
-                let description = "was lost with its cluster worker".to_owned();
+                let description = "was lost, because the cluster run lost its worker".to_owned();
                 state.ending = Some(WorkerExit { description, stderr_tail: "none".to_owned() });
                 self.pending_replies.push_back(WorkerFrame { worker, attempt: state.attempt, frame: None });
             }

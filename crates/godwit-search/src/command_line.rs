@@ -90,26 +90,23 @@ const FLAGS: [&str; 14] = [
 
 /// Options of BLAST+ that a partitioned search does not support, each with the reason and what to do instead.
 const REFUSED_OPTIONS: [(&str, &str); 10] = [
-    ("remote", "the search would run at NCBI; leave it out, or run the program without godwit"),
-    (
-        "subject",
-        "the program compares these sequences one by one; make a database of them with makeblastdb, and use -db",
-    ),
-    ("subject_loc", "it belongs to -subject; make a database with makeblastdb, and use -db"),
+    ("remote", "the search would run at NCBI; omit it, or run the program without godwit"),
+    ("subject", "the program does not search -subject as one database; build a database with makeblastdb, and use -db"),
+    ("subject_loc", "it requires -subject; build a database with makeblastdb, and use -db"),
     ("in_pssm", "a search with a profile runs in rounds; run the program without godwit"),
-    ("import_search_strategy", "godwit cannot read the options in it; put them on the command line"),
-    ("export_search_strategy", "run the program without godwit to write one"),
+    ("import_search_strategy", "godwit cannot read the options in this file; put them on the command line"),
+    ("export_search_strategy", "godwit does not write a strategy file; run the program without godwit to write it"),
     ("use_index", "an indexed search reads the index, not the database; omit it"),
     ("index_name", "an indexed search reads the index, not the database; omit it"),
-    ("entrez_query", "it is for -remote; use -seqidlist, -gilist or -taxids"),
-    ("html", "HTML reports are numbered from start to end; use another format"),
+    ("entrez_query", "it requires -remote; use -seqidlist, -gilist or -taxids"),
+    ("html", "the numbers in an HTML report continue over all queries; use another format"),
 ];
 
 /// Output formats of BLAST+ that are rejected, each with the reason and the alternative.
 const REFUSED_FORMATS: [(u32, &str); 3] = [
-    (13, "it is one file for each query; 15 is the same in one file"),
-    (14, "it is one file for each query; 16 is the same in one file"),
-    (18, "it is of all queries at once; use 6 or 7 with staxids"),
+    (13, "it writes one file for each query; use 15, which writes the same to one file"),
+    (14, "it writes one file for each query; use 16, which writes the same to one file"),
+    (18, "it summarizes all queries in one report; use 6 or 7 with the column staxids"),
 ];
 
 /// Highest accepted number of an output format.
@@ -124,7 +121,8 @@ impl SearchCommand {
     pub fn parse(words: &[String]) -> Result<Self, SearchError> {
         let unknown = || SearchError::Unsupported {
             option: format!("the program {:?}", words.first().map_or("", String::as_str)),
-            problem: "write blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs, and its options, after --",
+            problem: "after --, write blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs, and the options of \
+                      the program",
         };
         let (name, rest) = words.split_first().ok_or_else(unknown)?;
         let base = name.rsplit('/').next().unwrap_or(name);
@@ -177,7 +175,7 @@ impl SearchCommand {
             return Err(SearchError::Unsupported { option: format!("-{name}"), problem });
         }
         if ["help", "h", "version"].contains(&name) {
-            let problem = "run the program itself for it";
+            let problem = "run the program without godwit for this option";
             return Err(SearchError::Unsupported { option: format!("-{name}"), problem });
         }
         if FLAGS.contains(&name) {

@@ -51,8 +51,8 @@ pub enum SearchError {
     },
     /// Two workers have opened different databases or queries.
     #[error(
-        "workers have different databases or queries at the same path; all hosts must have the same files, none of \
-         which may change while they are searched"
+        "workers found different databases or queries at the same path; all hosts must have the same files, and the \
+         files may not change during the search"
     )]
     DatabaseMismatch,
     /// The cluster run failed, for example because workers cannot be started on their hosts.
@@ -63,7 +63,8 @@ pub enum SearchError {
     Engine(#[from] EngineError),
     /// A worker exited, and the processes started in its place exited too.
     #[error(
-        "the worker {exit_description} {attempts} times on the same work ({work}); the end of its stderr: {stderr_tail}"
+        "a search worker {exit_description} {attempts} times while it searched {work}; the end of its stderr: \
+         {stderr_tail}"
     )]
     WorkerFailed {
         /// Description of the last exit, such as `was killed by signal 9`.
@@ -82,7 +83,7 @@ pub enum SearchError {
         message: String,
     },
     /// A worker sent an unexpected response.
-    #[error("a worker violated the protocol: {problem}; this is a bug in godwit")]
+    #[error("a search worker sent an invalid message: {problem}; this is a bug in godwit")]
     Protocol {
         /// Description of the violation of the protocol.
         problem: String,
@@ -115,7 +116,8 @@ pub enum SearchError {
     /// The user interrupted the search.
     #[error(
         "interrupted; {}",
-        if *.is_resumable { "add --resume to the same command to resume" } else { "no work was stored" }
+        if *.is_resumable { "add --resume to the same command to resume" } else { "no checkpoint was stored, so the \
+                                                                                   search cannot be resumed" }
     )]
     Interrupted {
         /// True if finished work is in the checkpoint, so that a later search can resume.

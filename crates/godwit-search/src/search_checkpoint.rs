@@ -48,12 +48,12 @@ impl SearchIdentity {
     /// resumes.
     fn difference(&self, now: &Self) -> Option<String> {
         let changed =
-            |what: &str, was: &str, is: &str| Some(format!("{what} {was} in the stopped search, and {is} now"));
+            |what: &str, was: &str, is: &str| Some(format!("{what} {was} in the stopped search, but is {is} now"));
         if self.godwit_version != now.godwit_version {
             return changed("godwit was", &self.godwit_version, &now.godwit_version);
         }
         if self.engine != now.engine {
-            return changed("the engine was", &self.engine, &now.engine);
+            return changed("the search engine was", &self.engine, &now.engine);
         }
         if self.options != now.options {
             return changed("the options were", &self.options.join(" "), &now.options.join(" "));
@@ -67,7 +67,8 @@ impl SearchIdentity {
             let name = other.map(|(path, ..)| path.display().to_string()).unwrap_or_default();
             return Some(format!("the database has changed ({name})"));
         }
-        (self.has_hits_table != now.has_hits_table).then(|| "only one of the two searches has --hits".to_owned())
+        (self.has_hits_table != now.has_hits_table)
+            .then(|| "the stopped search had --hits and this one has not, or the reverse".to_owned())
     }
 }
 
@@ -221,7 +222,10 @@ impl SearchCheckpoint {
                 let difference = then.difference(identity);
                 let difference = difference.or_else(|| {
                     (how != cut).then(|| {
-                        format!("it was divided into {} parts, and --fragments requests {}", how.parts, cut.parts)
+                        format!(
+                            "the stopped search was divided into {} parts, but --fragments is {}",
+                            how.parts, cut.parts
+                        )
                     })
                 });
                 if let Some(difference) = difference {

@@ -26,7 +26,7 @@ pub enum SearchPlan {
 /// The inputs for choosing a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlanInputs {
-    /// Number of ranges of the database that the user requested.
+    /// Number of database ranges that `--fragments` requests.
     pub(crate) requested_ranges: Option<u32>,
     pub(crate) workers: u32,
     /// Number of letters of all queries.

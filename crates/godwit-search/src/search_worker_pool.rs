@@ -36,7 +36,7 @@ pub(crate) enum ItemResult {
     Done,
     /// The item is done, and the worker holds a report of `bytes` bytes. If `last` is true, no later item exists.
     Report { bytes: u64, last: bool },
-    /// Neither this item nor any later one exists.
+    /// The item does not exist, and no later item exists.
     NoSuchItem,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct SearchWorkerPool<'a> {
     program: &'static str,
     /// Responses that arrived from other workers while the pool waited for a response from one worker.
     queued_responses: VecDeque<WorkerResponse>,
-    /// Exit of the last worker that was restarted.
+    /// The exit of the most recently restarted worker.
     last_exit: Option<WorkerExit>,
     pub(crate) worker_restarts: u32,
 }
@@ -132,7 +132,7 @@ impl<'a> SearchWorkerPool<'a> {
         let ready = pool
             .init_response
             .clone()
-            .ok_or_else(|| SearchError::Protocol { problem: "there are no workers".into() })?;
+            .ok_or_else(|| SearchError::Protocol { problem: "no search worker is left".into() })?;
         Ok((pool, ready))
     }
 
@@ -480,7 +480,7 @@ impl ItemDispatcher<'_, '_> {
                 let outcome = self.items.accept_response(item, answer)?;
                 return self.commit_item(number, item, outcome);
             }
-            (_, answer) => format!("{answer:?} is an unexpected response"),
+            (_, answer) => format!("the worker sent an unexpected response {answer:?}"),
         };
         Err(SearchError::Protocol { problem: item })
     }

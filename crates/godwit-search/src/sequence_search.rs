@@ -424,7 +424,7 @@ impl<'a> Search<'a> {
         match answers.first() {
             Some(Response::Batch(batch)) => Ok(*batch),
             Some(other) => Err(unexpected_response(other)),
-            None => Err(SearchError::Protocol { problem: "there are no workers".into() }),
+            None => Err(SearchError::Protocol { problem: "no search worker is left".into() }),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::worker_protocol::{BatchInfo, FieldReader, HeaderLine, InitResponse, P
 
 /// Returns the error for a response of the wrong kind.
 pub(crate) fn unexpected_response(answer: &Response) -> SearchError {
-    SearchError::Protocol { problem: format!("{answer:?} is an unexpected response") }
+    SearchError::Protocol { problem: format!("the worker sent an unexpected response {answer:?}") }
 }
 
 /// Work items for the preliminary search of a batch of queries: each item is one range of the database.
@@ -65,8 +65,8 @@ impl<'a> RangeItems<'a> {
         }
     }
 
-    /// Restores the hits of ranges that an earlier search finished. Ranges whose hits cannot be parsed are searched
-    /// again.
+    /// Restores the hits of the ranges that the stopped search had finished. If the hits of a range cannot be parsed,
+    /// the range is searched again.
     pub(crate) fn restore_ranges(&mut self, ranges: BTreeMap<u64, (i64, FileExtent)>) -> Result<(), SearchError> {
         for (range, (extensions, kept)) in ranges {
             let Some(journal) = &self.checkpoint else { return Ok(()) };
@@ -111,7 +111,7 @@ impl WorkItems for RangeItems<'_> {
             return Err(unexpected_response(&answer));
         };
         if found != item || hits.len() != self.hits.len() {
-            return Err(SearchError::Protocol { problem: "hits of another range".into() });
+            return Err(SearchError::Protocol { problem: "the worker sent the hits of another range".into() });
         }
         // If two workers searched the same range, ignore the second response.
         if self.extensions[item.0 as usize].is_some() {
@@ -179,7 +179,7 @@ impl WorkItems for SliceItems<'_> {
             return Err(unexpected_response(&answer));
         };
         if found != item {
-            return Err(SearchError::Protocol { problem: "a report on other queries".into() });
+            return Err(SearchError::Protocol { problem: "the worker sent a report on other queries".into() });
         }
         self.header_lines[item.0 as usize] = lines;
         let place = &mut self.extents[item.0 as usize];
@@ -238,7 +238,7 @@ impl WorkItems for BatchItems<'_> {
             return Err(unexpected_response(&answer));
         };
         if found != item {
-            return Err(SearchError::Protocol { problem: "a report on another batch".into() });
+            return Err(SearchError::Protocol { problem: "the worker sent a report on another batch".into() });
         }
         if queries == 0 {
             return Ok(ItemResult::NoSuchItem);

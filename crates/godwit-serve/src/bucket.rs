@@ -136,7 +136,7 @@ impl Bucket {
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, DatasetError> {
-        let ended = || DatasetError::Local("the thread for object store requests has ended".into());
+        let ended = || DatasetError::Local("the thread that sends requests to the object store has stopped".into());
         let runtime = self.runtime.as_ref().ok_or_else(ended)?;
         let (sender, receiver) = mpsc::sync_channel(1);
         runtime.spawn(async move {
@@ -287,7 +287,7 @@ fn connect(name: &str) -> Result<(AmazonS3, BucketEndpoint), DatasetError> {
             return Err(wrong(format!("AWS_ENDPOINT_URL is {endpoint:?}; write https://HOST:PORT")));
         }
         if !allow_http.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1") {
-            let problem = "is not encrypted; set AWS_ALLOW_HTTP=true to allow this";
+            let problem = "uses HTTP without encryption; set AWS_ALLOW_HTTP=true to permit this";
             return Err(wrong(format!("the object store at {endpoint} {problem}")));
         }
     }
@@ -310,7 +310,7 @@ fn connect(name: &str) -> Result<(AmazonS3, BucketEndpoint), DatasetError> {
     let place = BucketEndpoint { bucket: name.to_owned(), url, is_anonymous };
     let store = builder.build().map_err(|error| {
         wrong(format!(
-            "the AWS_ variables do not define how to reach the object store: {}",
+            "the AWS_ environment variables do not configure the object store: {}",
             error::message_without_store(&error)
         ))
     })?;

@@ -261,7 +261,7 @@ impl DatasetRoot {
         let taken = self.directory.join(TEMPORARY_DIRECTORY);
         if taken.exists() {
             let problem = format!(
-                "{} is in the way: {TEMPORARY_DIRECTORY}/ is reserved for temporary datasets; rename it",
+                "{} exists, but {TEMPORARY_DIRECTORY}/ is reserved for temporary datasets; rename it",
                 taken.display()
             );
             return Err(DatasetError::InvalidRequest { problem });
@@ -304,7 +304,7 @@ impl DatasetRoot {
             .skip(1)
             .any(|above| above.to_str().is_some_and(|above| DatasetFormat::from_name(above).is_some()))
         {
-            return Err(refused(format!("{name} is inside another dataset; use another name")));
+            return Err(refused(format!("{name} is below the directory of another dataset; use another name")));
         }
         let (path, name) = (path.to_owned(), path.components().collect::<PathBuf>().to_string_lossy().into_owned());
         Ok(match temporary {

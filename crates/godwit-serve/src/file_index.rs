@@ -40,7 +40,7 @@ impl FileIndex {
         }
         match read_index(store, index)? {
             Ok(found) if found.last_compressed_offset() > file.bytes => {
-                unusable(format!("{} refers to offsets after the end of its file;", index.path.display()))
+                unusable(format!("the index {} refers to offsets after the end of its file;", index.path.display()))
             }
             Ok(found) => Ok(Self::Usable(Box::new(found))),
             Err(problem) => unusable(problem + ";"),
@@ -82,7 +82,8 @@ pub(crate) fn staleness_problem(file: &FileSnapshot, index: &FileSnapshot) -> Op
     let (of_file, of_index) = file.modified.zip(index.modified)?;
     (of_index < of_file).then(|| {
         format!(
-            "{} is older than its file, so it may belong to another one; touch it if it is correct, or",
+            "the index {} is older than its file, so it may be the index of an earlier file; if it is correct, update \
+             its time with touch, or",
             index.path.display()
         )
     })

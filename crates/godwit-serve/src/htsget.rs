@@ -157,16 +157,18 @@ impl Htsget {
             Method::GET | Method::HEAD => HtsgetRequest::from_query(request.query.as_deref().unwrap_or_default())?,
             Method::POST if request.query.is_some_and(|query| !query.is_empty()) => {
                 return Err(HtsgetError::invalid_input(
-                    "POST takes its parameters in the body, not in the query string",
+                    "parameters of a POST request belong in the body, not in the query string",
                 ));
             }
             Method::POST => {
-                let too_large = || HtsgetError::PayloadTooLarge { problem: "the body is larger than 1 MiB".to_owned() };
+                let too_large = || HtsgetError::PayloadTooLarge {
+                    problem: "the body of the request is larger than 1 MiB".to_owned(),
+                };
                 HtsgetRequest::from_body(&request.body.ok_or_else(too_large)?)?
             }
             ref other => {
                 return Err(HtsgetError::invalid_input(format!(
-                    "tickets are requested with GET or POST, not with {other}"
+                    "{other} is not supported for tickets; use GET or POST"
                 )));
             }
         };
@@ -185,7 +187,7 @@ impl Htsget {
         .await??;
         let wanted = question.format.as_deref().unwrap_or(datatype.formats()[0]);
         if wanted != layout.format {
-            let problem = format!("{} is {}; request it with format={1}", file.name, layout.format);
+            let problem = format!("{} has the format {}; request it with format={1}", file.name, layout.format);
             return Err(HtsgetError::UnsupportedFormat { problem });
         }
         let plan = layout.plan_ticket(&question, &file.name)?;
@@ -209,11 +211,12 @@ impl Htsget {
         tickets: &dyn FileTickets,
     ) -> (Response<WebBody>, Option<AccessRecord>) {
         if !request.headers.contains_key(AUTHORIZATION) {
-            let problem = "send the headers of the ticket with the request for data".to_owned();
+            let problem =
+                "the request lacks the headers that the ticket lists; send them with each request for data".to_owned();
             return (error_response(&HtsgetError::InvalidAuthentication { problem }), None);
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            return (error_response(&HtsgetError::invalid_input("data are requested with GET")), None);
+            return (error_response(&HtsgetError::invalid_input("only GET is supported for data URLs")), None);
         }
         let (principal, part) = match tickets.verify_token(&request.headers) {
             Ok(read) => read,
@@ -229,7 +232,11 @@ impl Htsget {
         let (source, cut) = run_blocking(move || {
             // The token is valid, but the policy or the file may have changed since it was issued.
             let gone = |_| HtsgetError::PermissionDenied {
-                problem: format!("{} is not available with this ticket any more; request a new one", part.name),
+                problem: format!(
+                    "this ticket is not valid for {} any more: the rules or the file have changed; request a new \
+                     ticket",
+                    part.name
+                ),
             };
             let file = this.authorized_file(&principal, &part.name).map_err(gone)?;
             if file.snapshot.version != part.version {

@@ -135,7 +135,7 @@ impl Listing {
     ) -> Option<PendingDirectory> {
         let own = device_and_inode(found);
         if within.ancestors.contains(&own) {
-            self.add_skipped(path, "it is a symbolic link to a directory above it");
+            self.add_skipped(path, "it is a symbolic link to a directory that contains the link");
             return None;
         }
         if within.ancestors.len() > MAX_DEPTH {

@@ -164,7 +164,7 @@ impl PutDirectory {
 }
 
 fn foreign_dataset_error(name: &str) -> DatasetError {
-    DatasetError::Forbidden { problem: format!("{name} was not put by a client: it is read-only") }
+    DatasetError::Forbidden { problem: format!("{name} is read-only, because no client wrote it with DoPut") }
 }
 
 fn target_state(path: &Path) -> Result<TargetState, DatasetError> {
@@ -236,7 +236,7 @@ impl PutTarget {
         let differing = (0..number.min(given.fields().len())).find(|at| !same(*at));
         let problem = match differing {
             None if number == given.fields().len() => return Ok(kept),
-            None => format!("{} has {number} columns, the appended data have {}", self.name, given.fields().len()),
+            None => format!("{} has {number} columns, but the appended data have {}", self.name, given.fields().len()),
             Some(at) => {
                 let columns_text = |schema: &Schema| {
                     let field = schema.field(at);
@@ -244,7 +244,7 @@ impl PutTarget {
                     format!("{:?} ({}{null})", field.name(), field.data_type())
                 };
                 format!(
-                    "column {at} of {} is {}, that of the appended data is {}",
+                    "column {at} of {} is {}, but the appended data have {}",
                     self.name,
                     columns_text(&kept),
                     columns_text(given)

@@ -68,7 +68,7 @@ pub(crate) fn file_response(path: &str, method: &Method) -> Option<Response<WebB
 
 /// Returns the response for a missing file of the page, such as igv.js if the program was built without it.
 pub(crate) fn not_found_response() -> Response<WebBody> {
-    let mut response = Response::new(WebBody::Full(Bytes::from_static(b"this server does not have this file\n")));
+    let mut response = Response::new(WebBody::Full(Bytes::from_static(b"not found on this server\n")));
     *response.status_mut() = StatusCode::NOT_FOUND;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

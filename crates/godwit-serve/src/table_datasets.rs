@@ -59,7 +59,7 @@ fn dataset_files(store: &FileStore, seen: &DatasetSnapshot, ending: &str) -> Res
     files.retain(|file| file.path.extension().is_some_and(|found| found == ending));
     if files.is_empty() {
         return Err(DatasetError::InvalidRequest {
-            problem: format!("there is no .{ending} file in {}", seen.path.display()),
+            problem: format!("the directory {} contains no file that ends in .{ending}", seen.path.display()),
         });
     }
     Ok(files)
@@ -174,7 +174,8 @@ impl ArrowDataset {
         for part in &of {
             let file = ArrowFile::open(store.open(part)?).map_err(dataset_error)?;
             if files.first().is_some_and(|first| first.schema().fields() != file.schema().fields()) {
-                let problem = format!("{} has other columns than {}", part.path.display(), of[0].path.display());
+                let problem =
+                    format!("the columns of {} differ from those of {}", part.path.display(), of[0].path.display());
                 return Err(DatasetError::Data(problem.into()));
             }
             files.push(file);

@@ -256,7 +256,7 @@ impl<'a> Templates<'a> {
 
     /// Reports whether the fragment ends before the end of the contig on its haplotype.
     fn is_within_contig(&self, fragment: &Fragment, reference: &[u8]) -> bool {
-        // Only a fragment near the end of the contig can be too short, because deletions remove at most every second
+        // The fragment can be too short only near the end of the contig, because deletions remove at most every second
         // base.
         let end = fragment.start as usize + 2 * fragment.bases;
         if end < reference.len() {

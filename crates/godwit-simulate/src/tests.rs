@@ -138,7 +138,7 @@ fn errors_come_as_often_as_the_qualities_say() {
         let differs = |(a, b): (u8, &u8)| a != *b && a != b'N';
         let different = record[1].bytes().zip(reference).filter(|&pair| differs(pair)).count();
         if different > 50 {
-            continue; // The read is from the other end of its fragment.
+            continue; // Compare with the other end of the fragment, from which this read comes.
         }
         seen += different as f64;
         for quality in record[2].bytes().filter(|quality| *quality > 33 + 2) {

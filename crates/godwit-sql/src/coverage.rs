@@ -52,7 +52,7 @@ impl TableFunctionImpl for CoverageFunction {
         };
         let (name, reads) = self.tables.find_dataset(name).map_err(to_datafusion_error)?;
         if reads.kind() != DatasetKind::Reads {
-            return plan_err!("{name} does not hold reads, so it has no coverage");
+            return plan_err!("{name} is not a dataset of reads, so its coverage cannot be computed");
         }
         if reads.sorted_by().is_empty() {
             return plan_err!(
@@ -283,7 +283,7 @@ impl DepthSweep {
         // In some files, the column of contig names is dictionary-encoded.
         let column = |name: &str, data_type| {
             let found = reads.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
-            cast(found, data_type).map_err(|error| format!("its column {name} has another type: {error}"))
+            cast(found, data_type).map_err(|error| format!("its column {name} has an unsupported type: {error}"))
         };
         let (flags, positions) = (column("flags", &DataType::Int32)?, column("position", &DataType::Int32)?);
         let (flags, positions) = (flags.as_primitive::<Int32Type>(), positions.as_primitive::<Int32Type>());
@@ -302,7 +302,12 @@ impl DepthSweep {
 
     /// Appends the output rows before this position, which no later read can change.
     fn advance_to(&mut self, contig: &str, position: i32) -> Result<(), String> {
-        let unsorted = || format!("its reads are not sorted at {contig}:{}, whatever its header says", position + 1);
+        let unsorted = || {
+            format!(
+                "its reads are not sorted at {contig}:{}, although its header declares them as sorted",
+                position + 1
+            )
+        };
         if contig != self.contig {
             self.finish_contig();
             if !self.finished_contigs.insert(contig.to_owned()) {
@@ -356,7 +361,7 @@ impl DepthSweep {
             let bases = std::mem::take(&mut length);
             let covers = matches!(letter, b'M' | b'=' | b'X');
             let end = if covers || matches!(letter, b'D' | b'N') { start.saturating_add(bases) } else { start };
-            let too_far = |_| format!("a read at {}:{} reaches beyond base 2147483647", self.contig, position + 1);
+            let too_far = |_| format!("a read at {}:{} ends after base 2147483647", self.contig, position + 1);
             let (from, to) = (i32::try_from(start).map_err(too_far)?, i32::try_from(end).map_err(too_far)?);
             if covers && from < to {
                 *self.depth_changes.entry(from).or_default() += 1;

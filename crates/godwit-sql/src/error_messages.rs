@@ -77,7 +77,7 @@ pub(crate) fn schema_error_message(error: &SchemaError) -> String {
             format!("column {name} is in several tables; write the table before it, as in x.{name}")
         }
         SchemaError::DuplicateUnqualifiedField { name } | SchemaError::DuplicateQualifiedField { name, .. } => {
-            format!("two columns are named {name}; give one another name with AS")
+            format!("two columns have the name {name}; rename one of them with AS")
         }
     }
 }
@@ -111,7 +111,7 @@ fn missing_column_message(field: &Column, valid: &[Column]) -> String {
     let hint = match (wrong_table, known_as.or_else(|| nearest_name(&field.name, names.iter().copied()))) {
         (Some(table), _) => format!("; no table of the statement is named {table}."),
         (None, Some(name)) => format!("; did you mean {name}?"),
-        (None, None) => "; text is written in single quotes.".to_owned(),
+        (None, None) => "; write text in single quotes.".to_owned(),
     };
     format!("there is no column {written}{hint} The columns are {}", name_list(names))
 }
@@ -120,7 +120,7 @@ fn missing_column_message(field: &Column, valid: &[Column]) -> String {
 pub(crate) fn parser_error_message(error: &ParserError) -> String {
     let problem = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
-        ParserError::RecursionLimitExceeded => "it is nested too deeply",
+        ParserError::RecursionLimitExceeded => "the statement is nested too deeply",
     };
     let mut letters = problem.chars();
     let problem: String = letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();

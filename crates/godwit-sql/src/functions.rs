@@ -82,7 +82,7 @@ impl ScalarUDFImpl for MacroFunction {
     }
 
     fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        exec_err!("{}() cannot be used here; it is a condition on the rows of a table", self.name)
+        exec_err!("{}() is a condition on the rows of a table; use it in WHERE", self.name)
     }
 }
 

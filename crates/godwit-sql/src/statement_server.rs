@@ -35,9 +35,9 @@ impl StatementServer {
         let mut opened = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
             Some((own, engine)) if *own == view => Ok(engine.clone()),
-            Some(_) => {
-                Err(Status::internal("a bug in godwit: a statement process received a request with other grants"))
-            }
+            Some(_) => Err(Status::internal(
+                "a bug in godwit: a statement process received a request with the grants of another principal",
+            )),
             None => {
                 let engine = Arc::new((self.open_engine)(&view)?);
                 *opened = Some((view, engine.clone()));

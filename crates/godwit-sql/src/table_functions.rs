@@ -59,7 +59,7 @@ impl DatasetFunction {
         if dataset.kind() == self.kind {
             return Ok(());
         }
-        plan_err!("{name} does not hold {}; query it as \"{name}\"", self.kind.name())
+        plan_err!("{name} is not a dataset of {}; query it as \"{name}\"", self.kind.name())
     }
 
     /// Returns the union of all datasets that match a pattern. The union has the columns of all datasets, and a column

@@ -36,7 +36,7 @@ impl BlockHashCache {
         let mut files = lock(&self.files);
         let key = (path.to_owned(), version);
         if !files.contains_key(&key) && files.len() >= MAX_CACHED_FILES {
-            // Remove the files that no other reader is using.
+            // Remove the cached hashes of files that no reader uses any more.
             files.retain(|_, hashes| Arc::strong_count(hashes) > 1);
         }
         let none = || Arc::new(Mutex::new(vec![None; block_count(size_bytes) as usize]));
@@ -102,7 +102,7 @@ impl SourceFile {
         let before = data.len();
         data.resize(before + (end - start) as usize, 0);
         self.file.read_exact_at(&mut data[before..], start).map_err(|error| match error.kind() {
-            // The file was truncated after it was opened.
+            // The file is shorter than when it was opened, so another process has truncated it.
             std::io::ErrorKind::UnexpectedEof => self.changed_error(),
             _ => TransferError::io_error("read", &self.path)(error),
         })
@@ -122,8 +122,9 @@ pub(crate) struct SourceRange {
     pub(crate) blocks: (u64, u64),
 }
 
-/// A reader that returns the blocks of ranges, in order, as batches of up to 1 MiB. Small requests get smaller batches,
-/// so that the client receives their first blocks soon. A file that cannot be read is reported and skipped.
+/// A reader of the requested block ranges of files. It returns the blocks in order, in batches of up to 1 MiB. For a
+/// small request the batches are smaller, so that the client receives the first blocks soon. A file that cannot be read
+/// is reported and skipped.
 pub(crate) struct BlockReader {
     ranges: std::vec::IntoIter<SourceRange>,
     current: Option<(SourceRange, SourceFile)>,

@@ -104,7 +104,7 @@ struct ExpectedChecksum {
 }
 
 impl ExpectedChecksum {
-    /// Compares the checksum of the file `place` with the expected one.
+    /// Compares the checksum of the file `place` with the checksum in the list.
     fn compare(&self, found: &[u8], place: &Path) -> Result<(), TransferError> {
         if found == self.digest {
             return Ok(());
@@ -127,7 +127,8 @@ impl ExpectedChecksum {
 pub(crate) struct ExpectedChecksums(Vec<ExpectedChecksum>);
 
 impl ExpectedChecksums {
-    /// Adds a checksum. Returns the list with another checksum of the same algorithm, if there is one.
+    /// Adds a checksum. Returns an earlier list that has a different checksum of the same algorithm for this file, if
+    /// there is one.
     fn add(&mut self, sum: ExpectedChecksum) -> Option<&Path> {
         match self.0.iter().position(|known| known.algorithm == sum.algorithm) {
             None => self.0.push(sum),
@@ -217,17 +218,17 @@ impl ChecksumLists {
             match sums.add(sum) {
                 None => {}
                 Some(known) if known == list => {
-                    return Err(wrong(number, "an earlier line of the list has another checksum for this file"));
+                    return Err(wrong(number, "an earlier line of the list has a different checksum for this file"));
                 }
                 Some(known) => {
-                    let problem = format!("{} has another checksum for the same file", known.display());
+                    let problem = format!("{} has a different checksum for the same file", known.display());
                     return Err(wrong(number, &problem));
                 }
             }
         }
         if is_empty {
             return Err(TransferError::ChecksumMismatch {
-                problem: format!("{} contains no checksums", list.display()),
+                problem: format!("the checksum list {} contains no checksums", list.display()),
             });
         }
         Ok(())
@@ -290,7 +291,8 @@ fn parse_line(list: &Path, line: &str) -> Option<(ExpectedChecksum, Option<Strin
     let (digits, name) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let is_blake3 = list.extension().is_some_and(|ending| ending == "b3" || ending == "b3sum" || ending == "blake3");
     let sum = sum(ChecksumAlgorithm::from_digit_count(digits.len(), is_blake3)?, digits)?;
-    // A second space marks text mode, an asterisk binary mode.
+    // After the digest and one space, a second space means that the file was read in text mode, and an asterisk in
+    // binary mode.
     let name = name.strip_prefix([' ', '*']).unwrap_or(name);
     let name = if escaped { unescape_name(name) } else { name.to_owned() };
     Some((sum, (!name.is_empty()).then(|| strip_current_directory(&name))))
@@ -379,7 +381,7 @@ mod tests {
         let (one_md5, one_sha256) = (write("a.md5", MD5.to_owned()), write("a.sha256", SHA256.to_owned()));
         verify(&[md5.clone(), sha256.clone()]).unwrap();
         verify(&[one_md5.clone(), one_sha256.clone()]).unwrap();
-        // The same list twice.
+        // The same list is given twice, which is not a contradiction.
         verify(&[md5.clone(), md5.clone()]).unwrap();
         verify(&[one_md5.clone(), one_md5.clone()]).unwrap();
         let other_md5 = MD5.replace('9', "8");
@@ -391,7 +393,7 @@ mod tests {
         for lists in [[&md5, &wrong], [&one_md5, &one_wrong]] {
             let problem = verify(&lists.map(Clone::clone)).unwrap_err().to_string();
             let first = lists[0].display().to_string();
-            assert!(problem.contains(&first) && problem.contains("another checksum"), "{problem}");
+            assert!(problem.contains(&first) && problem.contains("different checksum"), "{problem}");
         }
     }
 
@@ -407,9 +409,9 @@ mod tests {
             kinds(&["run/one/b.txt", "run/b.txt", "c"]).unwrap(),
             [Some(ChecksumAlgorithm::Sha256), Some(ChecksumAlgorithm::Md5), None]
         );
-        // One listed name matches two files.
+        // A listed name matches two files of the copy, which is an error.
         assert!(kinds(&["run/b.txt", "other/b.txt"]).is_err());
-        // None of the files has a listed checksum.
+        // The list contains no file of the copy, which is an error.
         assert!(kinds(&["c.txt", "ab.txt"]).is_err());
         let alone = parse_list("x", MD5).unwrap();
         assert!(alone.match_files(&["any"]).unwrap()[0].is_some());

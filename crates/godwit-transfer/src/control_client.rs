@@ -34,12 +34,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// HTTP/2 flow-control window of a connection if the copy has few connections: enough for 1 Gbit/s at an RTT of 250 ms.
 const FLOW_CONTROL_WINDOW_BYTES: u32 = 32 << 20;
-/// Sum of the HTTP/2 flow-control windows of all connections of a copy, and the smallest window of each. Data in flight
-/// or unread are lost if either end stops. With 16 connections the sum allows 1 Gbit/s at an RTT of 200 ms; longer or
-/// faster paths get more connections.
+/// Sum of the HTTP/2 flow-control windows of all connections of a copy, and the smallest window of a connection. If
+/// either end stops, all data in flight must be sent again, so the sum is limited. With 16 connections the sum allows 1
+/// Gbit/s at an RTT of 200 ms; longer or faster paths get more connections.
 const SHARED_FLOW_CONTROL_WINDOW_BYTES: u32 = 24 << 20;
 const MIN_FLOW_CONTROL_WINDOW_BYTES: u32 = 3 << 19;
-/// Window for responses without blocks, bytes. Prefetched blocks stay unread until the list of entries is known.
+/// HTTP/2 flow-control window for responses without blocks, bytes. The client does not read prefetched blocks before it
+/// has received the list of entries.
 const CONTROL_WINDOW_BYTES: u32 = 1 << 20;
 
 /// A client of one server, or of one member of a pool at a time.
@@ -61,7 +62,7 @@ enum ControlTarget {
 #[derive(Default)]
 struct PoolConnection {
     lease: tokio::sync::Mutex<Option<MemberLease>>,
-    /// True if another member of the pool was leased before the present one.
+    /// True if this copy used another member of the pool before the current member.
     has_moved: AtomicBool,
     /// True if an upload session was started at a member of the pool.
     has_started_session: AtomicBool,
@@ -108,7 +109,7 @@ impl ControlClient {
         patience: Duration,
     ) -> Result<Self, TransferError> {
         let target = if remote.is_pool {
-            let none = || TransferError::rejected(format!("{} is not a configured pool", remote.server_uri()));
+            let none = || TransferError::rejected(format!("no pool file defines the pool {}", remote.server_uri()));
             let pool = credentials.pools.get(&remote.host).ok_or_else(none)?;
             ControlTarget::Pool(pool.clone(), Box::default())
         } else {
@@ -160,7 +161,7 @@ impl ControlClient {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    /// Returns the connection that carries calls, if it is open.
+    /// Returns the open connection for calls; `None` if it is closed.
     pub(crate) fn current_client(&self) -> Option<Client> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -187,7 +188,7 @@ impl ControlClient {
             return Ok(client);
         }
         let mut held = found.lease.lock().await;
-        // Another connection of this copy may have noticed the lost member first and leased a new one.
+        // Another connection of this copy may have detected the loss of the member earlier and leased a new member.
         match (&before, &*held) {
             (Some(before), Some(now)) if !before.is_same_lease(now) => {
                 return pool.connect_to_same(now, &self.transport_tuning()).await;
@@ -212,7 +213,7 @@ impl ControlClient {
             && self.has_moved()
     }
 
-    /// Reports whether another member of the pool was leased before the present one.
+    /// Reports whether this copy used another member of the pool before the current member.
     pub(crate) fn has_moved(&self) -> bool {
         matches!(&self.target, ControlTarget::Pool(_, state) if state.has_moved.load(Ordering::Relaxed))
     }
@@ -260,7 +261,9 @@ impl ControlClient {
             return Ok(listing);
         }
         let server = self.location.server_uri();
-        Err(TransferError::rejected(format!("{server} has an earlier version, which follows links; omit --links")))
+        Err(TransferError::rejected(format!(
+            "{server} runs an earlier version of godwit, which always follows links; omit --links"
+        )))
     }
 
     /// Lists the entries below a path; `None` if the path does not exist. Servers of earlier versions follow all links.
@@ -363,7 +366,7 @@ impl ControlClient {
             connection.has_started_session.fetch_or(!dry_run, Ordering::Relaxed);
         }
         if have.len() != entries.len() {
-            return Err(TransferError::rejected("the server did not report the state of each file"));
+            return Err(TransferError::rejected("the server's response lacks the state of some files"));
         }
         Ok((session.unwrap_or_default(), have))
     }

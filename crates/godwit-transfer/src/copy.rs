@@ -108,7 +108,7 @@ impl Compression {
     }
 }
 
-/// A copy whose sources and destination are known and whose blocks are copied next.
+/// A copy after the listing of its sources and the check of its destination. The next step is to copy the blocks.
 struct CopyOperation<'c> {
     options: &'c CopyOptions,
     observer: &'c dyn CopyObserver,
@@ -128,7 +128,7 @@ struct CopyOperation<'c> {
     expected_checksums: HashMap<String, ExpectedChecksums>,
     /// Counts of the genomes that delta compression has copied before the other files.
     delta_summary: DeltaSummary,
-    /// Entries that failed after the plan was made.
+    /// Entries that failed after the plan of the copy was complete.
     failures: Vec<EntryFailure>,
 }
 
@@ -137,7 +137,7 @@ struct CopyOperation<'c> {
 enum EntryWork {
     /// Blocks of the file must be copied.
     Copy,
-    /// The file is already up to date at the destination.
+    /// The destination already has the same version of the file.
     UpToDate,
     /// No blocks to copy: the entry is a directory or a link, or it cannot be copied.
     NoData,
@@ -256,7 +256,8 @@ fn allowed_stream_count(options: &CopyOptions, rtt: Duration, observer: &dyn Cop
     let weight = tcp_tuning::stream_count(options.mode, options.streams, rtt);
     if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
         let message = format!(
-            "{wanted} streams would exceed the weight of two ordinary flows: {weight} are used; --mode fast uses all"
+            "{wanted} streams would take more bandwidth than two ordinary flows, so {weight} are used; --mode fast \
+             uses all"
         );
         observer.on_event(&CopyEvent::Warning { message });
     }
@@ -312,7 +313,7 @@ async fn connect_servers(
     if options.mirrors.is_empty() {
         let places: Vec<&Location> = sources.iter().chain([destination]).collect();
         let control = common_server(&places, credentials, options.idle_timeout)?;
-        let control = control.ok_or_else(|| TransferError::rejected("nothing to copy"))?;
+        let control = control.ok_or_else(|| TransferError::rejected("no source to copy is given"))?;
         if options.mode == CopyMode::Fast {
             control.set_stream_count(tcp_tuning::stream_count(options.mode, options.streams, tcp_tuning::MAX_RTT));
         }
@@ -376,8 +377,8 @@ impl CopyOperation<'_> {
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
             compress: self.options.compression.is_zstd(),
         };
-        // The number of connections is fixed if there are several sources, each of which has its own connections, or if
-        // there is a rate limit.
+        // Do not change the number of connections during the copy if there are several sources, because each source has
+        // its own connections, or if the rate is limited.
         let climbs =
             self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tcp_tuning::is_near_path(rtt);
         let controller = (climbs && send_options.bytes_per_s.is_none() && sources == 1)
@@ -385,7 +386,7 @@ impl CopyOperation<'_> {
         let mut runner = SessionDriver::new(self, direction, hashes, send_options, summary, connecting, controller);
         let work = work.into_iter().map(|(work, state)| match state {
             EntryWork::Copy => work,
-            // Files that are up to date and entries without data have no missing blocks.
+            // No blocks are missing of files that are up to date, directories, links and empty files.
             EntryWork::UpToDate | EntryWork::NoData => FileWork { size_bytes: 0, ..work },
         });
         let outcome = runner.run_session(work.collect(), options, cancelled).await;

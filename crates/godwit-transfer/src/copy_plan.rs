@@ -143,7 +143,7 @@ impl CopyPlan {
             }
         }
         if found.is_empty() {
-            let location = format!("file that matches {}", Location::Remote(remote.clone()));
+            let location = format!("a file that matches {}", Location::Remote(remote.clone()));
             return Err(TransferError::NotFound { location });
         }
         for (matched, listing) in found {
@@ -229,7 +229,8 @@ pub(crate) enum DestinationNaming {
     AsDestination,
     /// The copies keep their names and are placed below the destination.
     IntoDirectory,
-    /// As `IntoDirectory` if the only source is a file; a source directory gets the path of the destination.
+    /// Like `IntoDirectory` for a single source file. A single source directory gets the path of the destination
+    /// instead.
     IntoDirectoryIfFile,
 }
 
@@ -243,7 +244,7 @@ pub(crate) fn destination_naming(sources: &[Location], destination: &Location) -
     }
 }
 
-/// Reports whether copies always keep their names below the destination.
+/// Reports whether the copies always keep the names of their sources and are placed below the destination.
 fn keeps_base_names(sources: &[Location], destination: &Location) -> bool {
     let ends_with_slash = match destination {
         Location::Local(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),

@@ -44,7 +44,8 @@ pub(crate) const DELTA_TICKET: &str = "packed ";
 pub(crate) const DELTA_UPLOAD_COMMAND: &str = "unpack ";
 /// Ticket for the download of blocks of files.
 pub(crate) const READ_TICKET: &str = "read ";
-/// Ticket for the download of the first blocks of a file or directory, before the client knows the list of files.
+/// Ticket for the download of the first blocks of a file or directory, before the client has received the list of
+/// files.
 pub(crate) const PREFETCH_TICKET: &str = "ahead ";
 /// Ticket for the download of blocks that this server fetches from another server.
 pub(crate) const RELAY_TICKET: &str = "relay ";
@@ -292,7 +293,7 @@ pub(crate) struct FinishRequest {
     pub(crate) file: u32,
     /// Hashes of all blocks of the file, hexadecimal, concatenated.
     pub(crate) hashes: String,
-    /// True if the server only discards differing blocks of an earlier version and does not commit the file.
+    /// If true, the server discards the blocks whose hashes differ, but does not commit the file.
     #[serde(rename = "keep_only")]
     pub(crate) discard_stale_only: bool,
 }
@@ -419,7 +420,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, TransferError> 
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, TransferError> {
     serde_json::from_slice(bytes).map_err(|error| {
         TransferError::rejected(format!(
-            "invalid message from the other end ({error}); check that both ends have the same version"
+            "the other end sent an invalid message ({error}); install the same version of godwit at both ends"
         ))
     })
 }

@@ -123,7 +123,7 @@ pub(crate) fn authorize_read(principal: &Principal, path: &str) -> Result<(), Tr
     let path = path.trim_matches('/');
     let is_below =
         granted.is_empty() || path.strip_prefix(granted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    // Other code rejects `..` in paths too; this check does not rely on it.
+    // Reject `..` in the path here too, so that this check does not depend on the checks of its callers.
     let plain = path.split('/').all(|part| part != "..");
     if is_below && plain {
         Ok(())

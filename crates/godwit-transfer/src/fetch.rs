@@ -38,7 +38,7 @@ impl EventBuffer {
 impl CopyObserver for EventBuffer {
     fn on_event(&self, event: &CopyEvent) {
         let mut events = self.lock_events();
-        // A new progress event makes the preceding one obsolete.
+        // Replace the previous event if both are progress events, because only the latest progress matters.
         if let (CopyEvent::Progress { .. }, Some(CopyEvent::Progress { .. })) = (event, events.back()) {
             events.pop_back();
         }
@@ -79,7 +79,7 @@ pub(crate) async fn run_fetch(
     };
     let (mut summary, mut failures) = (CopySummary::default(), Vec::new());
     let (first_token, places) = match &request.sources[..] {
-        [] => return Err(TransferError::rejected("nothing to fetch")),
+        [] => return Err(TransferError::rejected("no source to fetch is given")),
         sources => {
             let places: Result<Vec<_>, _> = sources.iter().map(|(url, _)| Location::parse(url)).collect();
             (sources.len() == 1, places?)

@@ -275,7 +275,8 @@ fn walk_item(found: &walkdir::DirEntry, place: &Path, links: LinkPolicy) -> Resu
     }
     let is_place = found.depth() == 0;
     let metadata = match found.metadata() {
-        // A link that the policy does not follow; `place` itself is always followed.
+        // The entry is a symbolic link below `place` that the policy does not follow. A link at `place` itself is
+        // always followed.
         Ok(metadata) if metadata.is_symlink() && !is_place => return Ok(Some(link_item(path, found.path(), links))),
         Ok(metadata) if metadata.is_symlink() => {
             std::fs::metadata(place).map_err(TransferError::io_error("list", place))?
@@ -318,7 +319,7 @@ fn special_file_kind(metadata: &Metadata) -> &'static str {
 
 /// Returns the failure of an entry below `place`, or an error if `place` itself cannot be read.
 fn walk_failure(error: walkdir::Error, place: &Path) -> Result<WalkItem, TransferError> {
-    // If reading a directory fails halfway, the error may lack a path.
+    // An error that occurs while a directory is read may have no path; then use the path of the directory.
     let path = error.path().unwrap_or(place).to_owned();
     let is_place = error.depth() == 0;
     let is_link = !is_place && std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
@@ -326,11 +327,13 @@ fn walk_failure(error: walkdir::Error, place: &Path) -> Result<WalkItem, Transfe
         problem: format!("{} {why}", escape_for_display(&path_to_text(&path))),
     };
     let error = match error.into_io_error() {
-        None => unsupported("is a link to a directory that contains it"),
+        None => unsupported("is a symbolic link to a directory that contains the link"),
         Some(source) if is_link && source.kind() == ErrorKind::NotFound => {
-            unsupported("is a link to a file that does not exist")
+            unsupported("is a symbolic link to a file that does not exist")
         }
-        Some(source) if is_link && source.raw_os_error() == Some(libc::ELOOP) => unsupported("is a link to itself"),
+        Some(source) if is_link && source.raw_os_error() == Some(libc::ELOOP) => {
+            unsupported("is a symbolic link to itself")
+        }
         Some(source) if source.kind() == ErrorKind::NotFound => {
             TransferError::NotFound { location: escape_for_display(&path_to_text(&path)) }
         }

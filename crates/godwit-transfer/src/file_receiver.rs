@@ -57,7 +57,8 @@ pub(crate) struct FileReceiver {
     expected_checksums: HashMap<String, ExpectedChecksums>,
     /// True after the end of the copy: no further operation may start.
     has_ended: AtomicBool,
-    /// Locked for reading by each running operation, and for writing to wait for all of them.
+    /// Lock of the running operations: each operation holds it for reading, and the end of the copy locks it for
+    /// writing to wait for all operations.
     operation_lock: RwLock<()>,
 }
 
@@ -114,8 +115,8 @@ impl IncomingFile {
         matches!(*lock(&self.state), IncomingFileState::Partial(_))
     }
 
-    /// Releases the file, so that another copy can receive it. After the return, this copy writes nothing more to the
-    /// file, and the lock of the journal is released.
+    /// Releases the file, so that another copy can receive it. After the return, this copy does not write to the file
+    /// any more, and the journal is unlocked.
     pub(crate) fn release(&self) {
         let mut state = lock(&self.state);
         if !matches!(*state, IncomingFileState::Partial(_)) {
@@ -166,7 +167,7 @@ impl FileReceiver {
         let file = File::open(target).map_err(TransferError::io_error("read", target))?;
         sum.verify_file(&file, target).map_err(|error| match error {
             TransferError::ChecksumMismatch { problem } => TransferError::ChecksumMismatch {
-                problem: format!("{problem}; the file existed before, remove it to copy it again"),
+                problem: format!("{problem}; this file existed before the copy: remove it and copy it again"),
             },
             error => error,
         })
@@ -233,7 +234,8 @@ impl FileReceiver {
         }
         let (have, state) = match fs::metadata(&target_path) {
             Ok(found) if found.is_dir() => {
-                let problem = "it is a directory here and a file at the source; move it away";
+                let problem = "the destination has a directory of this name, but the source has a file; move the \
+                               directory away";
                 return Err(TransferError::io_error("write", &target_path)(io::Error::new(
                     io::ErrorKind::IsADirectory,
                     problem,
@@ -276,7 +278,7 @@ impl FileReceiver {
         for came in BlockBatch::from_batch(batch)?.iter() {
             let (file, block) = (came.file, came.block_index);
             let Some(incoming) = self.incoming_file(file) else {
-                let problem = format!("the other end sent a block of file {file}, which was not started");
+                let problem = format!("the other end sent a block of file {file} before the start of this file");
                 answer.rejected_files.push((file, TransferError::rejected(problem)));
                 continue;
             };
@@ -338,7 +340,7 @@ impl FileReceiver {
         file.write_all_at(data, 0).map_err(TransferError::io_error("write", &part))?;
         let named = self.commit_file(&incoming.target_path, &incoming.entry, &file, &part);
         if matches!(named, Err(TransferError::ChecksumMismatch { .. })) {
-            // After a wrong checksum, a file of one block leaves no partial file.
+            // Remove the partial file of a single block if its checksum differs from the list.
             let _ = fs::remove_file(&part);
         }
         named?;
@@ -381,7 +383,7 @@ impl FileReceiver {
         discard_stale_only: bool,
     ) -> Result<RangeSet, TransferError> {
         let _operation = self.start_operation()?;
-        let unknown = || TransferError::rejected(format!("file {file} was not started"));
+        let unknown = || TransferError::rejected(format!("the other end ended file {file} before its start"));
         let incoming = self.incoming_file(file).ok_or_else(unknown)?;
         let entry = &incoming.entry;
         let mut state = lock(&incoming.state);
@@ -520,12 +522,12 @@ fn open_partial_file(
     };
     let part = open_part_file(&part_path, false)?;
     let blocks = block_count(entry.size_bytes) as usize;
-    // Whether the journal already has the right header, so that it need not be rewritten.
+    // If the journal already has the header of this version of the file, do not write it again.
     let goes_on = !seized && found.as_ref().is_some_and(|(before, _)| *before == header);
     let (is_stale, block_hashes) = match found {
         Some((before, mut known)) => {
             let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
-            // If the size of the file has changed, the last block has other bytes.
+            // The size of the file has changed, so the last block of the earlier version is not valid.
             known.resize(blocks, None);
             if !before.is_from_this_boot() {
                 rehash_blocks(&part, &mut known, before.size_bytes, ended)?;

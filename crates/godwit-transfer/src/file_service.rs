@@ -161,12 +161,12 @@ impl FileServiceState {
         if kind == action_name(REFERENCE_ACTION) {
             return self.delta_service.matching_reference(&from_json(body)?);
         }
-        // A principal with a delegation token may neither write here nor issue tokens.
+        // A principal with a delegation token may neither write to this server nor issue tokens.
         authorize_unrestricted(principal)?;
         if kind == action_name(READ_TOKEN_ACTION) {
             let request: ListRequest = from_json(body)?;
             resolve_below_root(&self.root, &request.path)?;
-            // When the token is used, access is authorized for the principal that issued it.
+            // The server that accepts the token authorizes the call for the principal that requested the token.
             return Ok(vec![to_json(&self.delegation_key.issue_read_token(principal, &request.path)?)?.into()]);
         }
         if kind == action_name(WRITE_TOKEN_ACTION) {
@@ -199,7 +199,7 @@ impl FileServiceState {
             return self.end_session(principal, &from_json(body)?);
         }
         Err(TransferError::rejected(format!(
-            "{kind} is not supported by this server; check that both ends have the same version"
+            "this server does not support {kind}; install the same version of godwit at both ends"
         )))
     }
 
@@ -310,7 +310,7 @@ impl FileServiceState {
 
     fn authorize_relay(&self, principal: &Principal) -> Result<(), TransferError> {
         authorize_unrestricted(principal)?;
-        let problem = "this server does not relay; start it with --relay to permit that";
+        let problem = "this server does not relay copies to other servers; start it with --relay to permit that";
         if self.options.relay_enabled { Ok(()) } else { Err(TransferError::rejected(problem)) }
     }
 
@@ -321,7 +321,7 @@ impl FileServiceState {
 
     /// Returns the endpoints of a file; each has a range of its blocks.
     fn file_info(&self, principal: &Principal, command: &Bytes) -> Result<FileInfo, TransferError> {
-        let unknown = || TransferError::rejected("this command is not supported by the file service");
+        let unknown = || TransferError::rejected("GetFlightInfo with this command is not supported for files");
         let request: InfoRequest = from_json(strip_message_prefix(command, INFO_COMMAND).ok_or_else(unknown)?)?;
         self.authorize_read(principal, &request.path)?;
         let (_, found) = open_for_reading(&resolve_below_root(&self.root, &request.path)?)?;
@@ -425,7 +425,7 @@ impl FileServiceState {
     }
 }
 
-/// Returns the range as it is sent to the client.
+/// Converts the range to its form in messages to the client.
 fn to_prefetch_range(span: &SourceRange) -> PrefetchRange {
     PrefetchRange { file: span.file, version: span.version, start: span.blocks.0, end: span.blocks.1 }
 }
@@ -479,7 +479,7 @@ impl FileService for DirectoryFileService {
                 sent.batches = Box::pin(first.chain(sent.batches));
                 return Ok(sent);
             }
-            let unknown = || Status::invalid_argument("this ticket is not supported by the file service");
+            let unknown = || Status::invalid_argument("DoGet with this ticket is not supported for files");
             let request: ReadRequest = from_json(strip_message_prefix(&ticket, READ_TICKET).ok_or_else(unknown)?)?;
             let spans = request.ranges.into_iter().map(|span| inner.resolve_range(&principal, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
@@ -515,7 +515,7 @@ impl FileService for DirectoryFileService {
                 inner.authorize_relay(&principal)?;
                 return Ok(inner.relay.relay_upload(&principal, from_json(command)?, first, upload).await?);
             }
-            let unknown = || Status::invalid_argument("this upload is not supported by the file service");
+            let unknown = || Status::invalid_argument("DoPut with this descriptor is not supported for files");
             let command: WriteCommand = from_json(strip_message_prefix(&command, WRITE_COMMAND).ok_or_else(unknown)?)?;
             authorize_write(&principal, &command.session)?;
             let taking = inner.sessions.find_session(&principal, &command.session)?;

@@ -139,7 +139,7 @@ impl Journal {
         let path = self.file.path().to_owned();
         let mut new_path = path.clone().into_os_string();
         new_path.push(NEW_JOURNAL_SUFFIX);
-        // This file needs no other protection: only the process that has locked the journal writes it.
+        // The temporary file needs no lock of its own, because only the process that has locked the journal writes it.
         let new_path = PathBuf::from(new_path);
         let mut file = open_locked(&new_path)?;
         file.truncate(0).map_err(TransferError::io_error("write", &new_path))?;
@@ -186,7 +186,8 @@ fn read_records(mut file: &File) -> io::Result<(u64, Option<(JournalHeader, Bloc
         match reader.read_exact(&mut bytes) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            // The caller would truncate the journal after a record that cannot be read at the moment.
+            // Return the error. Without it, the caller would truncate the journal at a record that may be readable
+            // later.
             Err(error) => return Err(error),
         }
         let (block, hash) = (u64::from_le_bytes(*bytes.first_chunk().unwrap_or(&[0; 8])), &bytes[8..]);

@@ -119,7 +119,7 @@ mod tests {
             })
             .sum();
         assert!((8 << 20..9 << 20).contains(&bytes), "{bytes}");
-        // Entries after the prefetched ones do not change the result.
+        // The result does not depend on entries after the prefetched entries.
         assert_eq!(shares.stream_ranges(&entries[..100], 1), spans[1]);
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Target of the queueing delay. Measured with 6 ms: a copy alone uses 94 % of a link of 200 Mbit/s with an RTT of 40
 /// ms. A CUBIC flow beside the copy keeps 89 % of the rate that it has alone; the goal is 90 %.
 const TARGET_QUEUE_DELAY: Duration = Duration::from_millis(5);
-/// Lowest sending rate. A flow that stopped would get no further samples.
+/// Lowest sending rate. The rate never becomes zero, because a stopped flow would receive no further samples.
 const MIN_BYTES_PER_S: f64 = 250_000.0;
 /// Relative increase of the rate per round trip if there is no queueing delay, after slow start.
 const RATE_GAIN_PER_ROUND_TRIP: f64 = 0.2;
@@ -158,7 +158,8 @@ impl PoliteRateController {
                 self.bytes_per_s *= 0.7;
             }
         }
-        // A rate that is not used tells nothing about the path, so limit it to twice the delivery rate.
+        // A sending rate that the sender does not reach gives no information about the path, so limit it to twice the
+        // delivery rate.
         let used = (2.0 * sample.delivery_bytes_per_s).max(1e6);
         self.bytes_per_s = self.bytes_per_s.min(used).min(self.max_bytes_per_s).max(MIN_BYTES_PER_S);
         self.bytes_per_s()
@@ -325,7 +326,7 @@ impl LinkRateController {
     /// ```
     pub fn add_sample(&mut self, sample: RttSample) -> u64 {
         if sample.bytes_per_s <= 0.0 {
-            // The connection was idle.
+            // The connection was idle, so the sample does not describe the link.
             return self.pacing_bytes_per_s as u64;
         }
         self.min_rtt = self.min_rtt.min(sample.rtt);

@@ -220,7 +220,7 @@ async fn forward_upload(mut sender: BatchSender, first: Option<FlightStreamChunk
     let _ = sender.finish().await;
 }
 
-/// Returns the responses of the upstream server as they arrive. `kept` is dropped after the last one.
+/// Returns the responses of the upstream server as they arrive. Drops `kept` after the last response.
 fn forward_responses(
     answers: impl Future<Output = Result<Answered, FlightError>> + Send + 'static,
     server: String,

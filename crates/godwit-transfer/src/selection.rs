@@ -44,7 +44,8 @@ impl Selection {
     /// Retains the failures of entries that are selected, and of directories that may contain selected entries.
     pub(crate) fn apply_to_failures(&self, failures: &mut Vec<EntryFailure>) {
         failures.retain(|failure| {
-            // What an unreadable directory contains is unknown, so its failure is retained whatever `include` is.
+            // The contents of an unreadable directory are unknown and may match `include`, so its failure is always
+            // kept.
             let is_special = matches!(failure.error, TransferError::Unsupported { .. });
             let is_included = !is_special || self.include.is_empty() || matches_any(&self.include, &failure.path);
             is_included && !ancestors(&failure.path).any(|path| matches_any(&self.exclude, path))

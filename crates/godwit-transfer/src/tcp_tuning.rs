@@ -1,4 +1,5 @@
-//! How much bandwidth a copy leaves to other traffic, and the socket options that implement it.
+//! The modes of a copy (polite, fair, fast), which decide how it shares the bandwidth of a path, and the socket options
+//! that implement them.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

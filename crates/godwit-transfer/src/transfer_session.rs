@@ -1,7 +1,7 @@
 //! The scheduling of a transfer. Decides which blocks are requested over which connection, which blocks are requested
 //! again, when a file is complete, and when the transfer fails.
 //!
-//! The session receives events with the present time, and returns actions. It uses no sockets, files or clocks, so a
+//! The session receives events with the current time, and returns actions. It uses no sockets, files or clocks, so a
 //! simulator can run the same code. A *stream* is one connection. A *request* is a list of block ranges that a stream
 //! is to deliver. A stream has several requests at a time, so that it does not idle for a round trip. Received blocks
 //! are recorded one by one, so only the missing blocks of an interrupted request are requested again.
@@ -353,7 +353,7 @@ impl TransferSession {
         }
         found.missing.remove(block, block + 1);
         if found.unrequested.contains(block) {
-            // The block was in transit when it was made available to other streams.
+            // The first stream delivered the block after the block was made available to other streams.
             found.unrequested.remove(block, block + 1);
             self.unrequested_bytes -= found.range_bytes(block, block + 1);
             if found.unrequested.is_empty() {

@@ -224,7 +224,7 @@ pub enum Verb {
         after_help = "Example:\n  godwit pack --reference ref.fa sample.fa sample.gwp"
     )]
     Pack(PackArgs),
-    /// Unpack a genome, byte-identical, or a region of it
+    /// Unpack a genome to its original bytes, or a region of it
     #[command(
         mut_args(resource_help::threads_only),
         after_help = "Example:\n  godwit unpack --reference ref.fa sample.gwp sample.fa"
@@ -386,7 +386,7 @@ pub struct MarkdupArgs {
     /// Compute metrics of the output and write OUT.report.html
     #[arg(long)]
     pub metrics: bool,
-    /// The reference, FASTA: CRAM needs it, in or out, and with it metrics count mismatches
+    /// The reference, FASTA: required to read and write CRAM; with a reference, metrics count mismatches
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
     /// Check the inputs, print the resources that a run would need, and write nothing
@@ -404,7 +404,8 @@ pub struct MarkdupArgs {
 
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// A file that godwit wrote, a manifest, or a directory with manifests; a BAM without one is checked by itself
+    /// A file that godwit wrote, a manifest, or a directory with manifests; for a BAM without a manifest, its structure
+    /// and index are checked
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
     #[command(flatten)]
@@ -470,7 +471,7 @@ pub struct DoctorArgs {
     /// Output directory, to check [default: the working directory]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
-    /// Also check this server: whether it responds, accepts the credentials, and its version
+    /// Also check this server: its response, its version, and whether it accepts the credentials
     #[arg(long, value_name = "URL", help_heading = THIS_RUN_HEADING)]
     pub at: Option<String>,
     #[command(flatten)]

@@ -137,7 +137,7 @@ impl Config {
                     let (here, there) = (&setting.origin, &other.origin);
                     return Err(config_error(
                         here,
-                        &format!("{name} excludes {rival}, which {there} sets; keep one of them"),
+                        &format!("{name} cannot be combined with {rival}, which {there} sets; remove one of them"),
                     ));
                 }
                 gives_way = true;
@@ -210,7 +210,7 @@ fn check_values(
     let Some(reason) = judged.iter().find_map(|judged| judged.as_ref().err()) else { return Ok(()) };
     // Two verbs may have an option of the same name that accepts different values.
     let remedy = match judged.iter().any(Result::is_ok) {
-        true => "; not every verb accepts it, so set it for a verb that does",
+        true => "; only some verbs accept this value: set it in the section of such a verb",
         false => "",
     };
     Err(config_error(origin, &format!("{name} cannot be {shown:?}: {reason}{remedy}")))

@@ -119,7 +119,7 @@ impl<'p> Dashboard<'p> {
         });
         let serving = server.clone();
         std::thread::spawn(move || accept_connections(&listener, &serving));
-        progress.report(&format!("the run is shown at http://{address}/"));
+        progress.report(&format!("the dashboard of this run is at http://{address}/"));
         Ok(Self { progress, server })
     }
 
@@ -284,7 +284,7 @@ fn handle_connection(mut connection: TcpStream, shared: &DashboardServer) -> std
             &mut connection,
             "403 Forbidden",
             "text/plain",
-            "this page is only served to this host\n",
+            "the dashboard accepts only connections from its own host\n",
         );
     }
     match path.as_str() {

@@ -145,8 +145,10 @@ impl PoolFileParser {
                     }
                 }
                 (key, value) => {
-                    let problem =
-                        format!("{key} cannot be a {} here; a pool has name, policy and [[node]]", value.type_str());
+                    let problem = format!(
+                        "the key {key} of the pool cannot be a {}; a pool has the keys name, policy and [[node]]",
+                        value.type_str()
+                    );
                     return Err(self.parse_error(&span, &problem));
                 }
             }
@@ -180,7 +182,7 @@ impl PoolFileParser {
         for entry in table {
             self.parse_member_entry(entry, &mut remote, &mut weight, &mut capacity)?;
         }
-        let remote = remote.ok_or_else(|| self.parse_error(&node.span(), "this member has no url"))?;
+        let remote = remote.ok_or_else(|| self.parse_error(&node.span(), "the key url of this member is missing"))?;
         Ok(PoolMember { remote, weight, capacity })
     }
 
@@ -215,8 +217,10 @@ impl PoolFileParser {
                 *capacity = Some((bits as f64 / 8.0).max(1.0));
             }
             (key, value) => {
-                let problem =
-                    format!("{key} cannot be a {} here; a member has url, weight and capacity", value.type_str());
+                let problem = format!(
+                    "the key {key} of the member cannot be a {}; a member has the keys url, weight and capacity",
+                    value.type_str()
+                );
                 return Err(self.parse_error(&span, &problem));
             }
         }
@@ -260,7 +264,7 @@ mod tests {
             ("name = \"a\"\n".to_owned(), "has no [[node]]"),
             (node.to_owned(), "has no name"),
             (format!("name = \"a\"\nnodes = 3{node}"), "line 2: nodes cannot be"),
-            ("name = \"a\"\n[[node]]\nweight = 2\n".to_owned(), "has no url"),
+            ("name = \"a\"\n[[node]]\nweight = 2\n".to_owned(), "key url of this member is missing"),
             ("name = \"a\"\n[[node]]\nurl = \"/data\"\n".to_owned(), "line 3: \"/data\" is not a server URL"),
             ("name = \"a\"\n[[node]]\nurl = \"grpc+tcp://h:7/x\"\n".to_owned(), "line 3: a member is one server"),
             ("name = \"a\"\n[[node]]\nurl = \"godwit+pool://h\"\n".to_owned(), "line 3: a member is one server"),

@@ -197,7 +197,7 @@ impl Observer for Progress {
             Event::Sample { sample, state: state @ (SampleState::Started | SampleState::Done), host: Some(node) } => {
                 self.report(&format!("{sample}: {} on {node}", state.name()));
             }
-            // Nothing is shown: if a sample fails, a warning reports it.
+            // Show nothing for this event, because a warning reports the failed sample.
             Event::Sample { .. } | Event::StepDone { .. } => {}
             Event::Recalibrated { pass, records, .. } => {
                 let done = if *pass == 1 { "counted" } else { "changed" };

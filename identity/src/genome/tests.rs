@@ -29,7 +29,7 @@ fn repeats_cover_the_promised_share_of_the_genome() {
     assert!((0.35..0.60).contains(&share(masked)), "{masked}");
 }
 
-/// The label of a repeat is not sufficient: the sequence has to repeat.
+/// Lower-case letters alone do not make a repeat: the sequence must occur more than once.
 #[test]
 fn many_words_of_twenty_bases_occur_more_than_once() {
     let genome = generate(SPEC);

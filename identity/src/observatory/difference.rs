@@ -26,7 +26,7 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns the templates whose records differ, ascending.
+    /// Returns the numbers of the templates whose records differ, in ascending order.
     fn suspects(&self) -> Vec<u64> {
         let Verdict::Compared(comparison) = self.verdict else { return Vec::new() };
         let names = comparison.templates.iter().map(|template| template.name.as_str());
@@ -48,7 +48,7 @@ impl Case<'_> {
     fn task_of(&self, subset: &Subset, options: &[String], directory: &Path) -> Result<AlignTask> {
         let (reads, bases) = fastq::write_subset(self.simulator, self.scenario, subset, directory)?;
         let block_bases = match subset.placeholders {
-            // A block size above the number of bases makes one block of all reads.
+            // A block size above the number of bases puts all reads into one block.
             Placeholders::OneBase => bases + 1,
             Placeholders::SameBases | Placeholders::None => self.task.block_bases,
         };
@@ -63,8 +63,8 @@ impl Case<'_> {
     }
 }
 
-/// Finds the smallest set of reads that still differs, and writes it to a directory of its own below `differences/` of
-/// the work directory. Returns that directory.
+/// Finds the smallest set of reads that still shows the difference, and writes it to a new directory below
+/// `differences/` of the work directory. Returns the new directory.
 pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Path) -> Result<PathBuf> {
     let trial = scratch.join("trial");
     let blocks = fastq::blocks(case.simulator, case.scenario);
@@ -82,7 +82,7 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
         fs::create_dir_all(&trial).map_err(Error::file("create", &trial))?;
         let task = case.task_of(subset, options, &trial)?;
         match case.judge(settings, &task, &trial) {
-            // A failure of bwa is not the difference that is searched for.
+            // A failure of a program does not reproduce the difference, so do not accept this smaller input.
             Err(Error::Program { .. }) => Ok(false),
             verdict => verdict.map(|verdict| !verdict.is_same()),
         }

@@ -23,7 +23,8 @@ pub(super) fn write_all(simulator: &ReadSimulator<'_>, scenario: &Scenario, dire
     write_subset(simulator, scenario, &Subset::all(scenario.templates), directory).map(|(paths, _)| paths)
 }
 
-/// Writes a subset: one file, or one for each mate. Returns their paths and the bases in them.
+/// Writes the templates of a subset to one file, or to one file for each mate. Returns the paths and the number of
+/// bases.
 pub(super) fn write_subset(
     simulator: &ReadSimulator<'_>,
     scenario: &Scenario,

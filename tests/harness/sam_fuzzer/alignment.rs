@@ -94,7 +94,7 @@ fn random_clip(random: &mut Random) -> (i64, i64) {
 fn push_aligned_operations(cigar: &mut Cigar, bases: i64, random: &mut Random) {
     match random.below(40) {
         0..26 => cigar.push(bases, 'M'),
-        // An alignment without aligned bases: the whole read is inserted or clipped.
+        // Generate a CIGAR without aligned bases: all bases of the read are inserted or clipped.
         26 => cigar.push(bases, 'I'),
         27 => {
             cigar.push(bases / 2, '=');

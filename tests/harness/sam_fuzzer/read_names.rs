@@ -14,7 +14,7 @@ pub(super) struct Cluster {
     pub(super) y: i64,
 }
 
-/// The coordinates around which the clusters of a file are drawn; some are close to where 16 bits wrap.
+/// The coordinates around which the clusters of a file are placed. Some are close to the limits of 16-bit numbers.
 const ORIGINS: [i64; 6] = [1000, 1000, 20_000, 32_700, 65_500, -40];
 
 /// Draws a position within about three optical distances of an origin.

@@ -18,7 +18,7 @@ const QC_FAIL: u16 = 0x200;
 const DUPLICATE: u16 = 0x400;
 const SUPPLEMENTARY: u16 = 0x800;
 
-/// A line under construction. `None` as a position is `*`.
+/// A builder of a SAM line. A position of `None` means no contig (`*`).
 #[derive(Clone, Debug)]
 struct Record {
     name: String,
@@ -40,7 +40,7 @@ enum MateInconsistency {
     WrongPosition,
 }
 
-/// A writer of templates as lines, which remembers the names it has assigned.
+/// A writer of templates as SAM lines. It stores the names that it has assigned.
 pub(super) struct TemplateWriter<'a> {
     profile: Profile,
     contradictory: bool,
@@ -79,7 +79,7 @@ impl<'a> TemplateWriter<'a> {
         }
     }
 
-    /// Writes at least `wanted` lines; more where the last template has several.
+    /// Writes at least `wanted` lines, or more if the last template has several lines.
     pub(super) fn records(&mut self, wanted: usize, random: &mut Random) -> Vec<String> {
         while self.lines.len() < wanted {
             self.write_template(random);
@@ -133,7 +133,8 @@ impl<'a> TemplateWriter<'a> {
         let name = self.name(group, one.contig == 0 && other.contig == 0 && !inconsistent, random);
         let [mut first, mut last] = mate_records(&name, [&one, &other], group);
         if random.chance(0.04) {
-            // Both bits or neither on one read or on both: Picard reads the bit "first" only.
+            // Set both or neither of the bits for first and last read, on one read or both. Picard uses only the bit
+            // for the first read.
             first.flag ^= if random.chance(0.5) { LAST } else { FIRST };
             last.flag ^= if random.chance(0.5) { FIRST } else { 0 };
         }
@@ -167,7 +168,8 @@ impl<'a> TemplateWriter<'a> {
         self.write_record(kept, random);
     }
 
-    /// Writes a mapped read and its unmapped mate at the same position; sometimes one is missing, or they disagree.
+    /// Writes a mapped read and its unmapped mate at the same position. Sometimes one of them is missing, or they
+    /// contradict each other.
     fn write_half_mapped_pair(&mut self, random: &mut Random) {
         let group = random.below(self.read_groups.len());
         let alignment = self.alignment(random);
@@ -270,7 +272,7 @@ impl<'a> TemplateWriter<'a> {
             self.five_prime_ends[self.five_prime_ends.len() - 1]
         } else {
             let anchor = *random.pick(self.five_prime_ends);
-            // Mates may be on other contigs, but most are not.
+            // Put some mates on another contig.
             if anchor.contig != first.contig && random.chance(0.5) { self.five_prime_ends[0] } else { anchor }
         };
         let anchor = self.nearby_end(anchor, random);
@@ -311,7 +313,8 @@ impl<'a> TemplateWriter<'a> {
             read_names::illumina_name(self.next_serial, cluster, random)
         };
         if self.profile == Profile::Names && random.chance(0.2) {
-            // With group g1 this is the key of the rest of the name with group g1x.
+            // A name with a leading x in group g1 gives the same concatenation as the name without it in group g1x,
+            // which Picard must not confuse.
             name.insert(0, 'x');
         }
         self.register_name(name, group, on_first_contig)
@@ -397,7 +400,7 @@ impl<'a> TemplateWriter<'a> {
             1 => return ("*".to_owned(), "*".to_owned()),
             2..6 => (0..count).map(|_| 33 + quality(random)).collect(),
             6..10 => vec![33 + quality(random); count],
-            // Most reads of a length have equal scores, so that most sets are decided by a later rule.
+            // Give most reads of the same length the same score, so that later rules decide most duplicate sets.
             _ => vec![33 + if high { 93 } else { 30 }; count],
         };
         (sequence, String::from_utf8(qualities).expect("qualities are printable"))

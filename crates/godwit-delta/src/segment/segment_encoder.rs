@@ -82,7 +82,8 @@ impl<'r> SegmentEncoder<'r> {
             let span = contig.base_range();
             ContigMapping { start: span.start, bases: span.len(), local_start: span.start }
         });
-        // Mappings must have different starts, so empty sequences are omitted; nothing is copied from them.
+        // Omit empty sequences: no bases are copied from them, and the mappings of sequences must have different
+        // starts.
         let contigs = contigs.filter(|contig| contig.bases > 0).collect();
         Self { reference, kmer_index, contigs, fast }
     }
@@ -137,7 +138,7 @@ impl<'r> SegmentEncoder<'r> {
         let mut splitter = LetterSplitter::with_capacity(residues.len());
         for some in residues.chunks(1 << 20) {
             splitter.push_letters(some);
-            // With so many intervals of letters other than ACGT, the text is protein or not FASTA.
+            // A text with so many intervals of letters other than ACGT is a protein sequence, or is not FASTA.
             if splitter.non_acgt().len() * 8 > splitter.count() {
                 return Ok(None);
             }

@@ -212,7 +212,7 @@ fn query_program_version(kind: IndexKind, program: &Path) -> Result<ProgramVersi
         }
         None => Err(EngineError::Protocol {
             program: program.to_owned(),
-            problem: format!("its response to --version was {:?}", text.lines().next().unwrap_or_default()),
+            problem: format!("it printed {:?} for --version", text.lines().next().unwrap_or_default()),
             source: None,
         }),
     }

@@ -30,11 +30,11 @@ const REFUSED_OPTIONS: [(&str, &str); 11] = [
     ("-o", "the output is set by --out"),
     ("-d", "godwit index builds the index"),
     ("-R", "the read group is set by --read-group"),
-    ("-k", "it belongs to the index, whose parameters are the preset's"),
-    ("-w", "it belongs to the index, whose parameters are the preset's"),
-    ("-H", "it belongs to the index, whose parameters are the preset's"),
-    ("-I", "the index is always built in one part"),
-    ("--split-prefix", "the index is always built in one part"),
+    ("-k", "the preset -x sets this parameter of the index"),
+    ("-w", "the preset -x sets this parameter of the index"),
+    ("-H", "the preset -x sets this parameter of the index"),
+    ("-I", "godwit supports only an index in one part"),
+    ("--split-prefix", "godwit supports only an index in one part"),
     ("--sam-hit-only", "godwit needs a record for every read"),
 ];
 
@@ -154,7 +154,7 @@ impl Minimap2 {
     pub fn invocation(&self, lane: &LaneValues) -> Result<AlignerInvocation, EngineError> {
         if lane.paired && !self.preset.ends_with(SHORT_READ_PRESET) {
             let preset = &self.preset;
-            let message = format!("minimap2's preset {preset} takes single reads; give one file for each lane");
+            let message = format!("minimap2's preset {preset} is for single reads; give one file for each lane");
             return Err(EngineError::Arguments { message });
         }
         let threads = lane.threads.to_string();
@@ -184,12 +184,12 @@ fn split_preset(arguments: &[String]) -> Result<(String, Vec<String>), EngineErr
             }
         });
         if let Some((option, instead)) = refused {
-            return Err(wrong(format!("minimap2 option {option} is not accepted here: {instead}")));
+            return Err(wrong(format!("godwit does not accept the minimap2 option {option}: {instead}")));
         }
         match word.strip_prefix("-x") {
             Some("") => {
                 let value = words.next();
-                preset = value.ok_or_else(|| wrong("minimap2 option -x needs a value".into()))?.clone();
+                preset = value.ok_or_else(|| wrong("the minimap2 option -x needs a value".into()))?.clone();
             }
             Some(value) => preset = value.to_owned(),
             None => others.push(word.clone()),

@@ -173,7 +173,8 @@ impl PipeReader {
     fn check_block_end(&self, end: &BlockEnd) -> Result<(), EngineError> {
         let due = self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         if due != Some((end.id, end.reads)) {
-            let problem = format!("its response is {:?} with {} reads, but {due:?} was expected", end.id, end.reads);
+            let problem =
+                format!("it returned the block {:?} with {} reads, but {due:?} was expected", end.id, end.reads);
             return Err(self.state.protocol_error(problem));
         }
         if end.records != self.block_records {

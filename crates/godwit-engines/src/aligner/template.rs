@@ -13,13 +13,13 @@ use crate::command_template::CommandTemplate;
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("reference", "path of the reference"),
     ("index", "the same path, from which programs derive the names of index files"),
-    ("reads", "where the program reads all reads, mates alternating"),
-    ("reads1", "where it reads read 1"),
-    ("reads2", "where it reads read 2"),
+    ("reads", "pipe or file from which the program reads all reads, mates alternating"),
+    ("reads1", "pipe or file from which it reads read 1 of each pair"),
+    ("reads2", "pipe or file from which it reads read 2 of each pair"),
     ("threads", "number of threads"),
     ("read_group", "the @RG line, tabs written \\t"),
     ("read_group_id", "its ID"),
-    ("sample", "the sample's name"),
+    ("sample", "name of the sample"),
 ];
 
 /// The command line of an external aligner, with placeholders.
@@ -62,9 +62,8 @@ impl AlignerTemplate {
         let template = Self(CommandTemplate::parse("aligner", text, &PLACEHOLDERS)?);
         let [reads, one, two] = ["reads", "reads1", "reads2"].map(|name| template.0.uses_placeholder(name));
         if one != two || reads && one {
-            let message = format!(
-                "the aligner {text:?} must take its reads from {{reads}} or from both {{reads1}} and {{reads2}}"
-            );
+            let message =
+                format!("the aligner {text:?} must have the placeholder {{reads}}, or both {{reads1}} and {{reads2}}");
             return Err(arguments_error(message));
         }
         Ok(template)

@@ -27,7 +27,7 @@ const DEFAULT_CALL_ARGUMENTS: [&str; 1] = ["-mv"];
 /// The highest ploidy that bcftools supports.
 const MAX_PLOIDY: u8 = 2;
 
-const SET_BY_GODWIT: &str = "it is set by godwit call";
+const SET_BY_GODWIT: &str = "godwit call sets it";
 const GVCF_REFUSAL_REASON: &str = "its reference blocks would end at the borders of regions";
 /// Options that the user can pass neither to `mpileup` nor to `call`, each with the reason or the alternative.
 const REFUSED_OPTIONS: [(&str, &str); 15] = [
@@ -35,7 +35,7 @@ const REFUSED_OPTIONS: [(&str, &str); 15] = [
     ("--output", SET_BY_GODWIT),
     ("-O", SET_BY_GODWIT),
     ("--output-type", SET_BY_GODWIT),
-    ("--threads", "regions are called in parallel instead"),
+    ("--threads", "godwit calls regions in parallel instead"),
     ("-r", "use --regions"),
     ("--regions", "use --regions of godwit call"),
     ("-R", "use --regions"),

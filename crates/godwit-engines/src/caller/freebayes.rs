@@ -20,7 +20,7 @@ pub const REMEDY: &str =
 /// of regions.
 const MIN_VERSION: [u32; 2] = [1, 3];
 
-const SET_BY_GODWIT: &str = "it is set by godwit call";
+const SET_BY_GODWIT: &str = "godwit call sets it";
 const REFUSED_OPTIONS: [(&str, &str); 20] = [
     ("-b", SET_BY_GODWIT),
     ("--bam", SET_BY_GODWIT),

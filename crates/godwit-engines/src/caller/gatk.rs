@@ -13,7 +13,7 @@ use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit, PROGRAM};
 use crate::{EngineError, ProcessPipeline};
 
-const SET_BY_GODWIT: &str = "it is set by godwit call";
+const SET_BY_GODWIT: &str = "godwit call sets it";
 /// Options that the user cannot pass to any GATK tool, each with the reason or the alternative.
 pub(super) const REFUSED_GATK_OPTIONS: [(&str, &str); 15] = [
     ("-O", SET_BY_GODWIT),
@@ -30,15 +30,15 @@ pub(super) const REFUSED_GATK_OPTIONS: [(&str, &str); 15] = [
     ("--interval-exclusion-padding", "use --padding"),
     ("--tmp-dir", "use --temp"),
     ("--create-output-variant-index", SET_BY_GODWIT),
-    ("--java-options", "use --caller-memory for its heap"),
+    ("--java-options", "set the heap with --caller-memory"),
 ];
 /// Options that the user cannot pass to a GATK tool that calls variants from reads, each with the reason or the
 /// alternative.
 pub(super) const REFUSED_READ_OPTIONS: [(&str, &str); 7] = [
     ("-I", SET_BY_GODWIT),
     ("--input", SET_BY_GODWIT),
-    ("-bamout", "it would be written by every region"),
-    ("--bam-output", "it would be written by every region"),
+    ("-bamout", "the process of every region would write this file"),
+    ("--bam-output", "the process of every region would write this file"),
     ("-ploidy", "use --ploidy"),
     ("--sample-ploidy", "use --ploidy"),
     ("--native-pair-hmm-threads", "use --caller-threads"),

@@ -19,7 +19,7 @@ const IMPORT_BATCH_SIZE: &str = "50";
 /// Name of the GenomicsDB workspace in the private directory of the region.
 const DATABASE_DIRECTORY: &str = "genomicsdb";
 
-const SET_BY_GODWIT: &str = "it is set by godwit call";
+const SET_BY_GODWIT: &str = "godwit call sets it";
 const REFUSED_JOINT_OPTIONS: [(&str, &str); 3] =
     [("-V", "use --gvcfs"), ("--variant", "use --gvcfs"), ("--only-output-calls-starting-in-intervals", SET_BY_GODWIT)];
 
@@ -67,7 +67,7 @@ impl Caller for JointGatk {
 
     fn prepare(&self, work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
         if work.ploidy.is_some() {
-            let message = "the GVCFs contain the ploidy; omit --ploidy".to_owned();
+            let message = "the GVCFs define the ploidy of their samples; omit --ploidy".to_owned();
             return Err(EngineError::Arguments { message });
         }
         let mut command = self.toolkit.tool_command("GenomicsDBImport", work.memory_bytes, work.directory);

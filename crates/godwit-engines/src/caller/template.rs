@@ -12,15 +12,15 @@ use crate::{EngineError, PipelineCommand, ProcessPipeline};
 pub const PLACEHOLDERS: [(&str, &str); 11] = [
     ("reference", "path of the reference"),
     ("bam", "path of the BAM or CRAM"),
-    ("bams", "path of a file with the paths of the BAMs or CRAMs of all samples, one a line"),
+    ("bams", "path of a file that lists the paths of the BAMs or CRAMs of all samples, one per line"),
     ("tumor", "path of the BAM or CRAM of a tumour"),
     ("normal", "path of the BAM or CRAM of the matched normal"),
     ("region", "the region to call, as chr1:1-1000, 1-based"),
-    ("bed", "path of a BED file with the region, or with its targets where there are any"),
-    ("out", "path to write the VCF to, ending in .vcf; without it, the VCF is what the program prints"),
+    ("bed", "path of a BED file with the region, or with its targets if --regions is given"),
+    ("out", "path of the VCF to write, which ends in .vcf; without this placeholder, godwit reads the VCF from stdout"),
     ("ploidy", "ploidy of the contig in the region, 2 without --ploidy"),
     ("threads", "number of threads"),
-    ("temp", "an empty directory of the region's own"),
+    ("temp", "path of an empty directory for this region only"),
 ];
 /// Value of the placeholder `ploidy` if the user sets no ploidy.
 const DEFAULT_PLOIDY: u8 = 2;
@@ -110,7 +110,7 @@ impl Caller for TemplateCaller {
         let uses = |place| self.template.0.uses_placeholder(place);
         let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
         if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
-            return wrong("{bam} and {tumor} are one file, but there are several read files; use {bams}");
+            return wrong("{bam} and {tumor} stand for one file, but several files of reads are given; use {bams}");
         }
         if uses("normal") && work.normal_reads.is_none() {
             return wrong("the caller uses {normal}: set its reads with --normal");

@@ -73,7 +73,9 @@ pub(super) fn spawn_supervised(mut command: Command) -> (std::io::Result<Child>,
         }
     };
     let spawned = match std::thread::Builder::new().name("godwit-stderr".into()).spawn(supervise) {
-        Ok(_) => receiver.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts it ended"))),
+        Ok(_) => receiver
+            .recv()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts child processes has stopped"))),
         Err(error) => Err(error),
     };
     (spawned, tail)

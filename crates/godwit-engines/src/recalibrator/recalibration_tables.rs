@@ -68,7 +68,7 @@ impl RecalibrationTables {
         self.report_count += 1;
         if self.report_count == 1 {
             self.preamble =
-                report_preamble(report).ok_or("the first report is not one of BaseRecalibrator")?.to_owned();
+                report_preamble(report).ok_or("the first table is not a report of BaseRecalibrator")?.to_owned();
         }
         self.add_report_tables(report).map_err(|problem| format!("table {}: {problem}", self.report_count))
     }
@@ -107,9 +107,10 @@ impl RecalibrationTables {
                 table.columns.clone_from(&names);
             }
             for row in lines.by_ref().take_while(|line| !line.is_empty()) {
-                let (key, counts) = parse_row(row, &columns).ok_or_else(|| format!("{name} has a row {row:?}"))?;
+                let (key, counts) =
+                    parse_row(row, &columns).ok_or_else(|| format!("{name} has an invalid row {row:?}"))?;
                 if table.name != name || table.columns != names {
-                    return Err(format!("{name} has other columns than in the other reports"));
+                    return Err(format!("the columns of {name} differ from those in the other reports"));
                 }
                 let sum = table.rows.entry(key).or_default();
                 sum.observations += counts.observations;
@@ -218,7 +219,7 @@ fn write_table(
     for (key, counts) in &table.rows {
         let prior = match place {
             Some(place) => key[place].parse().map_err(|_| format!("{:?} is not a quality", key[place]))?,
-            None => *reported.get(key).ok_or_else(|| format!("there are no counts for the read group {key:?}"))?,
+            None => *reported.get(key).ok_or_else(|| format!("the report has no counts for the read group {key:?}"))?,
         };
         let mut cells = key.iter().cloned();
         let cell = |column: &String| match column.as_str() {

@@ -195,7 +195,7 @@ impl ShuffleScheduler {
         block.slices.resize(self.owners.len(), SliceHolders::default());
         let whole = block.slices.iter().all(|slice| slice.holders().next().is_some());
         if whole && block.state != BlockState::Aligned {
-            // If the reads were never available, mark them as released: they have to be requested if they are needed.
+            // Mark reads that were never available as released, so that they are requested when they are needed.
             block.released |= block.state == BlockState::AwaitingReads;
             block.state = BlockState::Aligned;
             self.aligned_blocks += 1;
@@ -320,8 +320,8 @@ impl ShuffleScheduler {
             _ if holders == 0 => Some(None),
             Some(owner) if !slice.contains(owner) => Some(Some(owner)),
             Some(owner) if self.phase == Phase::Aligning && holders < COPIES_PER_SLICE.min(self.workers.len()) => {
-                // Choose the next worker after the owner. It is the same for all shards of the owner and can fetch them
-                // together.
+                // Choose the next worker after the owner. This worker is the same for all shards of the owner, so it
+                // can fetch their slices together.
                 let mut after =
                     self.workers.range(owner..).skip(1).chain(self.workers.range(..owner)).map(|(id, _)| *id);
                 after.find(|id| !slice.contains(*id)).map(Some)

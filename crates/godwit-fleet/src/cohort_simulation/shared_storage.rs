@@ -34,7 +34,7 @@ struct StreamGroup {
     max_rate: f64,
     rate: f64,
     limit: RateLimit,
-    /// Volume that a stream would have moved if it had existed since the group was created.
+    /// Volume that a stream moves in the time since the creation of the group.
     moved_volume: f64,
     /// Streams of the group, ordered by the value of `moved_volume` at which they end.
     streams: BinaryHeap<Reverse<(OrderedF64, usize)>>,

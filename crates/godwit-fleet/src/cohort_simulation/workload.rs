@@ -52,7 +52,7 @@ impl Workload {
     /// the volume that one sample moves. The rest of the hours is computation. In the first measurement, storage is not
     /// the bottleneck, so it shows the maximum rate at which one sample moves its volume.
     pub fn from_measurements(names: &[&str], columns: &[Measurement]) -> Self {
-        let [first, .., few, many] = columns else { panic!("three columns are needed") };
+        let [first, .., few, many] = columns else { panic!("the table must have three columns") };
         let steps = names.iter().enumerate().map(|(at, name)| {
             let name = (*name).to_owned();
             let (alone, few_hours, many_hours) = (first.step_hours[at], few.step_hours[at], many.step_hours[at]);

@@ -100,14 +100,14 @@ impl ChildJobs {
                 Err(error) => return drop(sender.send(Err(error))),
             };
             shared.lock().running = processes.iter().map(Process::named).collect();
-            // Cannot fail: the receiver waits for this message.
+            // Sending cannot fail, because the receiver waits for this message.
             let _ = sender.send(Ok(()));
             shared.supervise(processes, request, deadline);
         };
         let started = std::thread::Builder::new().name(format!("job-{}", handle.id)).spawn(supervise);
         let failed = |source| FleetError::ProcessStart { command: "a thread".to_owned(), source };
         let keeper = started.map_err(failed)?;
-        receiver.recv().map_err(|_| failed(std::io::Error::other("it ended without a status")))??;
+        receiver.recv().map_err(|_| failed(std::io::Error::other("the process ended without a status")))??;
         let saved = handle.save();
         if saved.is_err() {
             // The handle was not saved, so the job could not be queried or cancelled later. Stop it.
@@ -121,7 +121,7 @@ impl ChildJobs {
         handle.check_launcher(launcher)?;
         let jobs = self.jobs();
         let Some(job) = jobs.get(&handle.id) else {
-            let reason = format!("the process that started it is not this one ({})", std::process::id());
+            let reason = format!("this process ({}) did not start the job", std::process::id());
             return Ok(JobStatus::Unknown { reason });
         };
         let state = job.supervised.lock();
@@ -222,7 +222,7 @@ fn start_processes(planned: Vec<ProcessSpec>, request: StopMethod) -> Result<Vec
             Err(source) => {
                 for_each_running(&mut processes, |child| {
                     godwit_process::signal_group(child.id(), Signal::Kill);
-                    // Cannot block for long: the process was killed.
+                    // This call returns soon, because the process was killed.
                     let _ = child.wait();
                 });
                 return Err(FleetError::ProcessStart { command: command_line, source });

@@ -77,7 +77,7 @@ impl JobSpec {
             }
         }
         let Some(program) = self.command.first().filter(|program| !program.is_empty()) else {
-            return Err(FleetError::invalid_value("the command", "", "it has no program"));
+            return Err(FleetError::invalid_value("the command", "", "the command has no program"));
         };
         // The shell would interpret this word as a variable assignment, and the next word as the command.
         if program.to_string_lossy().contains('=') {
@@ -118,7 +118,7 @@ fn check_variable(name: &str, value: &str) -> Result<(), FleetError> {
         ));
     }
     if LAUNCHER_VARIABLES.contains(&name) {
-        return Err(FleetError::invalid_value("a variable's name", name, "the launcher sets this one"));
+        return Err(FleetError::invalid_value("a variable's name", name, "the launcher sets this variable"));
     }
     utf8_word(name, value.as_ref()).map(|_| ())
 }
@@ -129,7 +129,7 @@ fn check_absolute_path<'a>(what: &str, path: &'a Path) -> Result<&'a str, FleetE
         return Err(FleetError::invalid_value(
             what,
             path_text,
-            "it must be absolute, for workers start in other directories",
+            "the path must be absolute, because workers start in other directories",
         ));
     }
     Ok(path_text)

@@ -90,7 +90,7 @@ impl Launcher for SlurmLauncher {
         let last = attempts::last_attempt(&handle.directory, &handle.id)?;
         let mark = last.and_then(|(_, mark)| mark);
         let Some(queued) = queued else {
-            let why = "SLURM does not know the job, and it wrote no exit mark; it may still be running";
+            let why = "SLURM does not list the job, and the job wrote no exit mark; it may still be running";
             return Ok(final_status(None, mark.as_ref(), why));
         };
         let done = mark.as_ref().is_some_and(AttemptExit::is_success);
@@ -98,7 +98,7 @@ impl Launcher for SlurmLauncher {
             "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
                 Ok(JobStatus::Pending { reason: queued.reason })
             }
-            "CONFIGURING" => Ok(JobStatus::Pending { reason: "its hosts are being prepared".to_owned() }),
+            "CONFIGURING" => Ok(JobStatus::Pending { reason: "SLURM is preparing the hosts of the job".to_owned() }),
             "RUNNING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => {
                 self.running_status(&queued)
             }
@@ -160,7 +160,7 @@ fn outcome_of_state(state: &str) -> Option<JobOutcome> {
         "NODE_FAIL" | "BOOT_FAIL" => Some(JobOutcome::HostLost),
         "PREEMPTED" | "REVOKED" => Some(JobOutcome::Preempted),
         "OUT_OF_MEMORY" => {
-            let description = "it exceeded its memory limit; request more".to_owned();
+            let description = "the job exceeded its memory limit; request more memory".to_owned();
             Some(JobOutcome::Failed { description, exit_code: None })
         }
         // COMPLETED and FAILED only reflect the exit status of the script. The exit mark contains more, and success

@@ -183,10 +183,10 @@ pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
         let slots = match words.next().map(|word| word.strip_prefix("slots=").map(str::parse)) {
             None => 1,
             Some(Some(Ok(slots))) if slots > 0 => slots,
-            Some(_) => return refuse("only slots=N may follow the host, with N at least 1"),
+            Some(_) => return refuse("after the host name, only slots=N with N of at least 1 is allowed"),
         };
         if words.next().is_some() {
-            return refuse("only slots=N may follow the host");
+            return refuse("after the host name, only slots=N is allowed");
         }
         hosts.push(Host { name: name.to_owned(), slots });
     }

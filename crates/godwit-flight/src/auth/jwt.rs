@@ -152,7 +152,7 @@ pub(super) fn unverified_header(token: &[u8]) -> Option<Header> {
 /// valid now or have no expiry.
 pub(super) fn valid_until(claims: &Map<String, Value>, now_unix_s: f64) -> Option<u64> {
     let time = |name: &str| claims.get(name).map(|time| time.as_f64().unwrap_or(f64::NAN));
-    // `time` returns NaN for a malformed time, and comparisons with NaN are false.
+    // For a malformed time, `time` returns NaN. Comparisons with NaN are false, so the token is rejected.
     let end = time("exp").filter(|end| now_unix_s < end + CLOCK_LEEWAY_S)?;
     time("nbf").is_none_or(|start| start - CLOCK_LEEWAY_S <= now_unix_s).then_some((end + CLOCK_LEEWAY_S) as u64)
 }

@@ -92,7 +92,7 @@ impl ResponseMessages {
                 return if whole {
                     Ok(None)
                 } else {
-                    Err(FlightError::Malformed { problem: "the response ends within a message" })
+                    Err(FlightError::Malformed { problem: "the response ended in the middle of a message" })
                 };
             }
         }
@@ -111,7 +111,7 @@ mod tests {
         assert!(matches!(check_status("p", &HeaderMap::new(), true), Err(FlightError::MissingStatus { .. })));
         assert!(check_status("p", &HeaderMap::new(), false).is_ok());
         let mut trailers = HeaderMap::new();
-        Status::unavailable("the response ended without a status")
+        Status::unavailable("the response ended without a gRPC status")
             .add_header(&mut trailers)
             .expect("a status fits into headers");
         assert!(matches!(check_status("p", &trailers, true), Err(FlightError::Status { .. })));

@@ -74,7 +74,7 @@ impl DatasetService {
         if request.method != allowed_method {
             let mut response = json_response(
                 StatusCode::METHOD_NOT_ALLOWED,
-                error_json(&format!("this path accepts {allowed_method} only")),
+                error_json(&format!("this path accepts only the method {allowed_method}")),
             );
             response
                 .headers_mut()
@@ -155,9 +155,12 @@ impl DatasetService {
 fn parse_json_body<T: serde::de::DeserializeOwned>(request: &WebRequest) -> Result<T, Status> {
     let is_json = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/json");
     if !request.headers.get(CONTENT_TYPE).is_some_and(is_json) {
-        return Err(Status::invalid_argument("the body must have the content type application/json"));
+        return Err(Status::invalid_argument("the request must have the content type application/json"));
     }
-    let body = request.body.as_ref().ok_or_else(|| Status::invalid_argument("the body is larger than 1 MiB"))?;
+    let body = request
+        .body
+        .as_ref()
+        .ok_or_else(|| Status::invalid_argument("the body of the request is larger than 1 MiB"))?;
     serde_json::from_slice(body)
         .map_err(|error| Status::invalid_argument(format!("the body is not a valid request: {error}")))
 }

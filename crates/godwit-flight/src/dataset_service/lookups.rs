@@ -182,7 +182,9 @@ fn send_rows(
 /// Parses regions from the columns `contig`, `start` and `end`, which are 0-based and half-open.
 fn parse_regions(batch: &RecordBatch) -> Result<Vec<Region>, Status> {
     if batch.num_rows() > MAX_REGIONS {
-        return Err(Status::invalid_argument(format!("a batch has at most {MAX_REGIONS} regions; send several")));
+        return Err(Status::invalid_argument(format!(
+            "a batch may have at most {MAX_REGIONS} regions; send several batches"
+        )));
     }
     let column = |name: &str, wanted: DataType| -> Result<ArrayRef, Status> {
         let missing = || {

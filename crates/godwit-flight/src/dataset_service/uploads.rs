@@ -131,7 +131,7 @@ impl DatasetService {
         first: Option<FlightStreamChunk>,
         mut upload: Upload,
     ) -> Result<Vec<u8>, Status> {
-        let one_row = || Status::invalid_argument("a query has one row of parameters");
+        let one_row = || Status::invalid_argument("the parameters of a query must be a single row");
         let mut values = first.and_then(|chunk| chunk.batch);
         while let Some(chunk) = upload.next().await? {
             if let Some(batch) = chunk.batch.filter(|batch| batch.num_rows() > 0) {
@@ -173,7 +173,7 @@ fn write_dataset(
 
 fn put_request(command: DatasetCommand) -> Result<PutRequest, Status> {
     if command.columns.is_some() || command.regions.is_some() || command.max_parts.is_some() {
-        let problem = "columns, regions and parts are not valid in uploads; leave them out";
+        let problem = "columns, regions and parts are not valid in uploads; omit them";
         return Err(Status::invalid_argument(problem));
     }
     let DatasetCommand { dataset: name, write_mode, temporary, upload_id, .. } = command;

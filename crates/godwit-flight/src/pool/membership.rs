@@ -196,12 +196,14 @@ impl Membership {
         let problem = match &status {
             None => Some("it does not answer".to_owned()),
             Some(status) if status.pool != self.options.name => {
-                Some(format!("it belongs to the pool {:?}", status.pool))
+                Some(format!("the server is a member of the pool {:?}", status.pool))
             }
-            Some(status) if status.version != env!("CARGO_PKG_VERSION") => {
-                Some(format!("it is godwit {}, this is {}", status.version, env!("CARGO_PKG_VERSION")))
-            }
-            Some(status) if status.draining => Some("it is shutting down".to_owned()),
+            Some(status) if status.version != env!("CARGO_PKG_VERSION") => Some(format!(
+                "the server runs godwit {}, but this member runs {}",
+                status.version,
+                env!("CARGO_PKG_VERSION")
+            )),
+            Some(status) if status.draining => Some("the server is shutting down".to_owned()),
             Some(_) => None,
         };
         let mut balancer = lock(&self.load_balancer);

@@ -56,7 +56,7 @@ impl PooledRows {
             failovers: 0,
         };
         rows.first_batch = rows.next_with_failover().await?;
-        let none = FlightError::Malformed { problem: "the response names no tickets" };
+        let none = FlightError::Malformed { problem: "the response contains no tickets" };
         rows.schema = rows.batches.as_ref().and_then(Batches::schema).cloned().ok_or(none)?;
         Ok(rows)
     }

@@ -50,8 +50,8 @@ impl SkippedBatches {
     async fn skip_and_verify(mut self, batches: &mut BatchItemStream) -> Result<(), Status> {
         let other = || {
             Status::data_loss(
-                "the rows before the resumption differ, or are in another order; run the query again, with ORDER BY \
-                 where it is a statement",
+                "the new server returns other rows, or rows in another order, than the lost server; run the query \
+                 again, with ORDER BY if it is a statement",
             )
         };
         while self.remaining_batches > 0 {

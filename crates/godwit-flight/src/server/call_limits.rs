@@ -75,7 +75,8 @@ impl CallLimiter {
         let fresh = || PrincipalUsage { open_calls: 0, rate_limiter: Arc::new(RateLimiter(Mutex::new(now))) };
         let found = known.entry(name.clone()).or_insert_with(fresh);
         if let Some(most) = self.limits.concurrent_calls.filter(|most| found.open_calls >= *most) {
-            let problem = format!("{name} has {most} open calls, the limit of this server; end one");
+            let problem =
+                format!("{name} already has {most} open calls, which is the limit of this server; close one first");
             return Err(Box::new(Status::resource_exhausted(problem)));
         }
         found.open_calls += 1;

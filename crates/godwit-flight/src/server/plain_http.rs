@@ -45,8 +45,8 @@ impl<D: DataPlane> ServerState<D> {
             Err(refused) => refused,
             Ok(_) if is_misdirected => {
                 self.count_rejection(RejectionReason::Host);
-                let text =
-                    "this server has no authentication and accepts the names of its own host only; use localhost";
+                let text = "this server has no authentication, so it accepts only requests with the name of its own \
+                            host; use localhost";
                 text_response(StatusCode::MISDIRECTED_REQUEST, text)
             }
             Ok(_) if call_type == CallType::Health => {
@@ -85,7 +85,7 @@ impl<D: DataPlane> ServerState<D> {
             return text_response(StatusCode::FORBIDDEN, OUT_OF_SCOPE);
         }
         let Some(metrics) = self.data_plane.metrics() else {
-            return text_response(StatusCode::NOT_FOUND, "this server has no metrics");
+            return text_response(StatusCode::NOT_FOUND, "this server does not offer metrics");
         };
         allow_get_only(&head.method, || {
             let (kind, text) = metrics.encode_text(&head.headers);
@@ -173,7 +173,7 @@ fn allow_get_only(method: &Method, answer: impl FnOnce() -> Response<WebBody>) -
     if matches!(*method, Method::GET | Method::HEAD) {
         return answer();
     }
-    let mut refused = text_response(StatusCode::METHOD_NOT_ALLOWED, "this path accepts GET and HEAD only");
+    let mut refused = text_response(StatusCode::METHOD_NOT_ALLOWED, "this path accepts only the methods GET and HEAD");
     refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     refused
 }

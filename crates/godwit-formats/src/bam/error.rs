@@ -20,7 +20,7 @@ pub enum BamError {
         path: PathBuf,
     },
     /// The file is truncated within its header.
-    #[error("{} is truncated: it ends within its header; fetch or make it again", path.display())]
+    #[error("{} is truncated: it ends within its header; fetch or create it again", path.display())]
     TruncatedHeader {
         /// Path of the BAM file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum BamError {
         contig: usize,
     },
     /// The file is truncated within a record.
-    #[error("{} is truncated: it ends within record {record}; fetch or make it again", path.display())]
+    #[error("{} is truncated: it ends within record {record}; fetch or create it again", path.display())]
     TruncatedRecord {
         /// Path of the BAM file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum BamError {
     #[error(transparent)]
     Record(#[from] DamagedRecordError),
     /// The file ends within a record that was read by index, so that its number in the file is unknown.
-    #[error("{} is truncated: it ends within the record at virtual offset {offset}; fetch or make it again", path.display())]
+    #[error("{} is truncated: it ends within the record at virtual offset {offset}; fetch or create it again", path.display())]
     TruncatedAt {
         /// Path of the BAM file.
         path: PathBuf,

@@ -53,7 +53,7 @@ pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Dicti
     input.append_to(&mut fixed, BCF_MAGIC.len() + 5)?;
     let text_bytes = fixed.last_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
     let Some(text_bytes) = text_bytes.filter(|_| fixed.len() == BCF_MAGIC.len() + 5) else {
-        return Err(header_error(1, "the file ends within its header; fetch or make it again"));
+        return Err(header_error(1, "the file ends within its header; fetch or create it again"));
     };
     if text_bytes > MAX_HEADER_BYTES {
         let limit_mib = MAX_HEADER_BYTES >> 20;
@@ -61,7 +61,7 @@ pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Dicti
     }
     let mut text = Vec::new();
     if input.append_to(&mut text, text_bytes)? < text_bytes {
-        return Err(header_error(1, "the file ends within its header; fetch or make it again"));
+        return Err(header_error(1, "the file ends within its header; fetch or create it again"));
     }
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let text = std::str::from_utf8(&text[..end]).map_err(|_| header_error(1, "its header is not UTF-8 text"))?;
@@ -75,7 +75,7 @@ pub(super) fn read_header(input: &mut impl BgzfBufRead) -> Result<(Header, Dicti
     if !lines.is_complete() {
         return Err(header_error(
             last + 1,
-            "the header ends before the line that starts with #CHROM; fetch or make it again",
+            "the header ends before the line that starts with #CHROM; fetch or create it again",
         ));
     }
     let header = lines.finish();
@@ -177,7 +177,7 @@ impl RecordDecoder {
         input: &mut impl BgzfBufRead,
         line: &mut Vec<u8>,
     ) -> Result<Result<Option<DecodedRecord>, String>, BgzfError> {
-        let truncated = || Ok(Err("the file ends within it; fetch or make it again".to_owned()));
+        let truncated = || Ok(Err("the file ends within it; fetch or create it again".to_owned()));
         self.record.clear();
         let head = input.append_to(&mut self.record, 8)?;
         if head == 0 {

@@ -171,8 +171,8 @@ impl FieldBuilder {
         self.filled
     }
 
-    /// Sets the value of the current row or sample; `text` is `None` for a key without a value. Returns false if the
-    /// text does not have the type of the field; nothing changes then.
+    /// Sets the value of the current row or sample; `text` is `None` for a key without a value. Returns false and
+    /// changes nothing if the text does not have the type of the field.
     pub(super) fn try_fill(&mut self, text: Option<&str>) -> bool {
         if let ValuesBuilder::Flag(values) = &mut self.values {
             values.append_value(true);

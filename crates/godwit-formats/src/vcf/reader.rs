@@ -84,7 +84,7 @@ impl<I: BgzfBufRead> Reader<I> {
                 |path: &Path, problem: String| VcfError::Header { path: path.to_owned(), line: number, problem };
             let Some(line) = reader.read_header_line()? else {
                 let problem =
-                    "the file ends before the line that starts with #CHROM; fetch or make it again".to_owned();
+                    "the file ends before the line that starts with #CHROM; fetch or create it again".to_owned();
                 return Err(header_error(reader.path(), problem));
             };
             let too_long = header.text_bytes() + line.len() > MAX_HEADER_BYTES;

@@ -104,7 +104,7 @@ pub(crate) fn output_headers(output: OutputMode, file_count: usize, headers: [&V
     };
     let texts = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     match output {
-        // The files of the truth are those with an odd number.
+        // Files with an odd index contain records of the truth.
         OutputMode::Split => (0..file_count).map(|file| [calls, truth][file % 2].text_with(&[])).collect(),
         OutputMode::Annotate => {
             vec![truth.text_with(&[SYNC_LINE, BASE_LINE]), calls.text_with(&[SYNC_LINE, CALL_LINE, CALL_WEIGHT_LINE])]

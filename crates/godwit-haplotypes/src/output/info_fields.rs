@@ -63,7 +63,7 @@ impl InfoFields {
         self.0.push(("CALL", status.to_owned()));
     }
 
-    /// Adds a sync section to those of the record, unless it is the same.
+    /// Adds a sync section to the sections of the record, unless the record has it already.
     fn add_section(&mut self, section: Option<i32>) {
         let Some(section) = section.map(|section| section.to_string()) else { return };
         match self.0.iter_mut().find(|(key, _)| *key == "SYNC") {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::search::{CALLS, TRUTH};
 
-/// A record of the GA4GH form before it is written.
+/// A record of the output mode `ga4gh` before it is written.
 #[derive(Debug, Default)]
 pub(super) struct JudgedRecord {
     pub(super) start: i32,
@@ -36,7 +36,7 @@ impl JudgedRecord {
         self.set("BK", side, kind);
     }
 
-    /// Sets the decision of a side that was not judged, and the reason.
+    /// Sets the decision of a file whose record was not compared, and the reason.
     pub(super) fn set_extra(&mut self, side: usize, reason: &str) {
         self.set("BD", side, "N");
         self.set("BI", side, reason);

@@ -4,7 +4,7 @@ use crate::evaluation::{Contig, EvaluationError, EvaluationRules};
 use crate::genotype::{Genotype, MISSING_ALLELE};
 use crate::search::{CALLS, TRUTH};
 
-/// REF, alternates, and genotypes of both sides, as columns of one record.
+/// REF, alternate alleles, and the genotypes of both files, as columns of one merged record.
 #[derive(Debug)]
 pub(super) struct MergedAlleles {
     pub(super) reference: Vec<u8>,
@@ -44,12 +44,12 @@ impl MergedAlleles {
         Ok(Self { reference: only.reference.to_vec(), alternates, genotypes })
     }
 
-    /// Adds the alternates of a record that are new, and renumbers its genotype.
+    /// Adds the alternate alleles of a record that the merged record lacks, and renumbers its genotype.
     fn add_alternates(&mut self, contig: &Contig, number: usize, side: usize) -> Result<(), EvaluationError> {
         let record = contig.records[side].record(number);
         let failed = |problem| EvaluationError::Record { side, pos_1based: i64::from(record.start) + 1, problem };
         if !record.reference.eq_ignore_ascii_case(&self.reference) {
-            return Err(failed("its REF differs from that of the other file"));
+            return Err(failed("its REF differs from the REF of the record in the other file"));
         }
         let mut numbers = vec![0];
         for alternate in record.alternates() {
@@ -97,7 +97,7 @@ impl MergedAlleles {
         let mut is_used = is_used.into_iter();
         self.alternates.retain(|_| is_used.next().unwrap_or(false));
         for side in [CALLS, TRUTH] {
-            // A genotype that cannot be parsed keeps its text.
+            // Ignore the error: a genotype that cannot be parsed is written unchanged.
             let _ = self.renumber(side, &numbers);
         }
     }

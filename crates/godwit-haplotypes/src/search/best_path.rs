@@ -11,9 +11,9 @@ use super::{CALLS, TRUTH};
 use crate::alleles::{AlleleTable, Template};
 use crate::comparison_options::SearchRules;
 
-/// Number of haplotype states above which those that no path needs are removed while only one path is in play.
+/// Number of haplotype states above which unused states are removed at positions with only one path.
 const COLLECTED_STATES: usize = 1 << 16;
-/// Number of haplotype states above which those that no path needs are removed at any time.
+/// Number of haplotype states above which unused states are removed at any position.
 const MAX_STATES: usize = 1 << 22;
 /// Number of steps between two checks of the cancel flag.
 const CANCEL_CHECK_STEPS: u64 = 1 << 16;
@@ -55,7 +55,7 @@ pub(crate) struct TooComplex {
     pub(crate) iterations: u64,
 }
 
-/// The largest number of paths that were in play at once, and where.
+/// The largest number of paths that the search stored at a time, and the position of this maximum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Complexity {
     pub(crate) paths: usize,
@@ -135,7 +135,7 @@ impl<'i, const H: usize> Search<'i, H> {
         let start = self.states.start();
         self.paths.insert(Path::new(start), self.input.rules.preference, &self.states);
         let mut steps = 0_u64;
-        // A path that is less than all others is not put into the set only to be taken from it again.
+        // If a path sorts before all paths of the set, process it next without inserting it into the set.
         let mut next: Option<Path<H>> = None;
         while let Some(mut head) = next.take().or_else(|| self.paths.pop(&self.states)) {
             steps += 1;

@@ -234,7 +234,7 @@ impl<'c> HaplotypeStates<'c> {
         } else {
             key.place += 1;
         }
-        // Alleles may follow one another without a base between them, and deletions have no bases.
+        // Repeat, because alleles may be adjacent, and because the allele of a deletion has no bases.
         while key.allele != NO_ALLELE {
             let allele = self.alleles.allele(key.allele);
             if key.place != allele.base_count as i32 {

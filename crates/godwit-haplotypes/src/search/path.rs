@@ -90,7 +90,7 @@ impl<const H: usize> Path<H> {
         half.last_first_allele = orientation.first_allele;
         for (haplotype, rank) in orientation.alleles.iter().enumerate().filter(|(_, rank)| **rank != NO_ALLELE) {
             let allele = alleles.allele(*rank);
-            // The other haplotype of an insertion: nothing is replaced by nothing.
+            // On the haplotype without an insertion, the allele replaces no bases by no bases, so skip it.
             if allele.start == allele.end && allele.base_count == 0 {
                 continue;
             }

@@ -276,7 +276,7 @@ fn pop<T: Copy>(heap: &mut Vec<T>, is_less: impl Fn(&T, &T) -> bool) -> Option<T
 fn compare<const H: usize>(a: &[[StateId; H]; 2], b: &[[StateId; H]; 2], states: &HaplotypeStates) -> Ordering {
     for (a, b) in a.as_flattened().iter().zip(b.as_flattened()) {
         if a != b {
-            // Different states have different places in the order.
+            // The order never treats two different states as equal.
             return states.compare(*a, *b);
         }
     }

@@ -145,7 +145,7 @@ fn the_text_from_every_access_point_is_the_same_for_every_compressor() {
     for (program, words) in tools {
         match run_compressor(program, words, &text) {
             Some(bytes) => shapes.push((format!("{program} {words:?}"), bytes)),
-            // Its output is not compared; the others are.
+            // Skip a compressor that is not installed, and compare the outputs of the others.
             None => eprintln!("{program} cannot be run"),
         }
     }

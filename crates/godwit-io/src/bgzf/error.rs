@@ -43,13 +43,13 @@ pub enum BgzfError {
         offset: u64,
     },
     /// The file is empty.
-    #[error("{} is empty; fetch or make it again", path.display())]
+    #[error("{} is empty; fetch or create it again", path.display())]
     Empty {
         /// Path of the file.
         path: PathBuf,
     },
     /// The end-of-file block, which ends every complete BGZF file, is missing.
-    #[error("{} is truncated: it has no end-of-file block after byte {offset}; fetch or make it again", path.display())]
+    #[error("{} is truncated: it has no end-of-file block after byte {offset}; fetch or create it again", path.display())]
     MissingEof {
         /// Path of the file.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum BgzfError {
         offset: u64,
     },
     /// The compressed data, its checksum or its length is wrong, or bytes that are not compressed data follow.
-    #[error("{} is damaged at byte {offset}: {detail}; fetch or make the file again", path.display())]
+    #[error("{} is damaged at byte {offset}: {detail}; fetch or create the file again", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,

@@ -234,7 +234,7 @@ impl BitWriter {
         }
         // Literal 255, the end-of-block symbol and one distance get a code of one bit each.
         self.push_bits(0, 3);
-        // The end-of-block symbol.
+        // Write the end-of-block symbol.
         self.push_bits(1, 1);
     }
 }

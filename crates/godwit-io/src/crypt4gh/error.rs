@@ -30,7 +30,7 @@ pub enum Crypt4ghError {
     NoMatchingKey,
     /// A segment was changed or damaged, or belongs to another file.
     #[error(
-        "segment {segment} of its encrypted data was changed or damaged (at byte {offset}); fetch or make the file again"
+        "segment {segment} of its encrypted data was changed or damaged (at byte {offset}); fetch or create the file again"
     )]
     DamagedSegment {
         /// 0-based number of the segment.
@@ -39,7 +39,7 @@ pub enum Crypt4ghError {
         offset: u64,
     },
     /// The file ends within a segment, or before the data to which the edit list refers.
-    #[error("it is truncated: its encrypted data ends at byte {offset} within a segment; fetch or make it again")]
+    #[error("it is truncated: its encrypted data ends at byte {offset} within a segment; fetch or create it again")]
     Truncated {
         /// Length of the encrypted file in bytes.
         offset: u64,

@@ -114,11 +114,13 @@ fn scale_to_workers(plan: JobPlan, PlannedWorkers { workers, threads, .. }: Plan
 
 fn plan_notes(options: &AlignOptions, outputs: &Outputs, trimmer: Option<String>, is_stopped: bool) -> Vec<String> {
     let out = options.out.display();
-    let trimming = trimmer.map(|version| format!("numbers of reads are those before fastp {version} trims them"));
+    let trimming = trimmer.map(|version| format!("the numbers of reads are those before trimming by fastp {version}"));
     let about_run = match (is_stopped, options.resume) {
-        (true, true) => vec![format!("{out} has a stopped job: this plan is for the whole job")],
+        (true, true) => {
+            vec![format!("{out} contains a stopped job: this plan is for the whole job, as without --resume")]
+        }
         (true, false) => {
-            vec![format!("{out} has a stopped job: --resume resumes it, otherwise its results are dropped")]
+            vec![format!("{out} contains a stopped job: --resume resumes it; without --resume its results are removed")]
         }
         (false, true) => Vec::new(),
         (false, false) => replaced_outputs(outputs),

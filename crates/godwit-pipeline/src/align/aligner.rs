@@ -35,7 +35,7 @@ enum InstalledProgram {
     },
 }
 
-/// An aligner that is ready to align: the contigs of its reference are known.
+/// A started aligner that has reported the contigs of its reference.
 pub(super) struct RunningAligner {
     hello: AlignerInfo,
     program: RunningProgram,
@@ -98,7 +98,9 @@ impl InstalledAligner {
             }
             AlignerChoice::Template(_) => {
                 let problem =
-                    "--aligner-args needs a named aligner; write the options into the command line of --aligner".into();
+                    "--aligner-args requires --aligner with a name such as bwa; add the options to the command line \
+                     of --aligner"
+                        .into();
                 Err(PipelineError::Options { problem })
             }
         }
@@ -220,7 +222,7 @@ impl RunningAligner {
         &self.hello
     }
 
-    /// Returns how many of `lanes` lanes one process aligns.
+    /// Returns the number of lanes, of all `lanes`, that a single aligner process aligns.
     pub(super) fn lanes_per_process(&self, lanes: usize) -> usize {
         match self.program {
             RunningProgram::Bundled { .. } => lanes,
@@ -319,7 +321,7 @@ fn lane_values<'l>(
     })
 }
 
-/// Returns a message for the user about the choice of aligner, if there is one.
+/// Returns a message for the user if the choice of the aligner needs an explanation.
 pub(super) fn aligner_note(choice: &AlignerChoice) -> Option<String> {
     if *choice == AlignerChoice::BwaMem2 {
         return Some(
@@ -328,8 +330,8 @@ pub(super) fn aligner_note(choice: &AlignerChoice) -> Option<String> {
     }
     (choice.block_dependence() == BlockDependence::Dependent).then(|| {
         format!(
-            "nothing is known of what {} keeps from read to read: each lane is aligned by one process from end to end, and \
-             cannot be spread over machines",
+            "the result of {} for a read may depend on earlier reads: one process aligns each lane from its first \
+             read to its last, so workers cannot share a lane",
             choice.name()
         )
     })

@@ -44,7 +44,7 @@ const SHARDS_PER_WORKER: usize = 4;
 /// Number of hexadecimal digits in a random name.
 const NAME_HEX_DIGITS: usize = 16;
 
-/// Returns the identity of a cluster run that starts now.
+/// Creates the identity of a new cluster run.
 pub(super) fn new_cluster_run(cluster: &ClusterOptions) -> Result<ClusterRun, PipelineError> {
     Ok(ClusterRun { id: random_name()?, shards: (SHARDS_PER_WORKER * cluster.workers as usize) as u16 })
 }
@@ -72,7 +72,7 @@ pub(super) struct AlignHead<'r> {
     pending_actions: Vec<ShuffleAction>,
     /// For each block that this head or an earlier one has read: the checksum of its reads.
     reads_checksums: BTreeMap<BlockId, String>,
-    /// Workers that have reported all slices that they hold from an earlier head.
+    /// Workers that have reported all slices of an earlier head that they hold.
     recalled_workers: BTreeSet<WorkerId>,
     /// The partitions of the genome. Like `write_task`, they are also sent to each worker that joins later.
     genome_plan: Option<GenomePlan>,
@@ -87,8 +87,8 @@ pub(super) struct AlignHead<'r> {
 pub(super) fn check_cluster_support(options: &AlignOptions) -> Result<(), PipelineError> {
     let problem = if options.aligner.block_dependence() == BlockDependence::Dependent {
         format!(
-            "{} does not support --on: its records may depend on earlier reads, so that one process has to \
-             align a lane from its first read to its last; leave out --on, or use bwa, bwa-mem3 or minimap2",
+            "{} does not support --on: its records may depend on earlier reads, so that one process has to align a \
+             lane from its first read to its last; omit --on, or use bwa, bwa-mem3 or minimap2",
             options.aligner.name()
         )
     } else {
@@ -172,7 +172,7 @@ impl<'r> AlignHead<'r> {
         Some(genome_plan(plan, over))
     }
 
-    /// Returns the spool of reads that workers fetch.
+    /// Returns the spool of reads, from which workers fetch blocks.
     pub(super) fn spool(&self) -> Arc<ReadsSpool> {
         self.spool.clone()
     }
@@ -245,7 +245,7 @@ impl<'r> AlignHead<'r> {
         }
     }
 
-    /// Executes an action that all stages execute in the same way.
+    /// Executes an action of the scheduler that does not depend on the stage.
     fn execute_action(&mut self, action: &ShuffleAction, first: Option<BlockId>, spool: &ReadsSpool) {
         match action {
             ShuffleAction::AlignBlock(node, block) => {
@@ -271,7 +271,7 @@ impl<'r> AlignHead<'r> {
                 }
             }
             ShuffleAction::ReleaseReads(block) => spool.remove_block(*block),
-            // Each stage executes these actions in its own way.
+            // The stages of the run execute these actions themselves.
             ShuffleAction::ReloadReads(_)
             | ShuffleAction::DecideDuplicates
             | ShuffleAction::WritePart(..)
@@ -286,7 +286,7 @@ impl<'r> AlignHead<'r> {
         let hello = AlignerInfo::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines);
         let hello = hello.map_err(|error| self.worker_pool.protocol_error(worker, error.to_string()))?;
         if self.hello.as_ref().is_some_and(|first| *first != hello) {
-            let why = "its aligner has another version or other contigs than that of the first worker".to_owned();
+            let why = "the version or the contigs of its aligner differ from those of the first worker".to_owned();
             self.worker_pool.reject_worker(worker, why);
             return Ok(());
         }

@@ -38,8 +38,8 @@ pub(super) trait BlockSink {
     /// Ends the block.
     fn end_block(&mut self) -> Result<(), PipelineError>;
 
-    /// Returns whether this sink also accepts a block that was aligned before the job resumed, because its records may
-    /// be lost.
+    /// Returns whether the sink also accepts a block that was aligned before the job resumed. In a cluster run, the
+    /// records of such a block may be lost.
     fn accepts_finished_block(&self, _block: BlockId) -> bool {
         false
     }
@@ -49,7 +49,7 @@ pub(super) trait BlockSink {
         !finished || self.accepts_finished_block(block)
     }
 
-    /// Returns whether this sink needs no further blocks.
+    /// Returns whether the sink has received all blocks that it needs.
     fn is_complete(&self) -> bool {
         false
     }
@@ -85,7 +85,7 @@ pub(super) struct Feeder<'r, W> {
     pub(super) options: &'r AlignOptions,
     /// Job directory with the blocks that need not be aligned again.
     pub(super) job_directory: &'r JobDirectory,
-    /// Totals of the aligner processes that ran before in this job.
+    /// Totals of the earlier aligner processes of this job.
     pub(super) previous_report: FeedReport,
 }
 
@@ -276,8 +276,7 @@ impl<W: BlockSink> Feeder<'_, W> {
         noted.map_err(PipelineError::file("write the journal in", &self.options.out))
     }
 
-    /// Ends a block that is aligned now. If the block was aligned before the job resumed, verifies that its reads are
-    /// the same.
+    /// Ends the current block. If the block was aligned before the job resumed, verifies that its reads are unchanged.
     fn end_block(
         &mut self,
         id: BlockId,
@@ -296,7 +295,7 @@ impl<W: BlockSink> Feeder<'_, W> {
             Some(_) => {
                 let (block, lane) = (id.ordinal + 1, id.lane + 1);
                 return Err(reads_changed_error(format!(
-                    "other reads in block {block} of lane {lane} than the aligned ones"
+                    "reads in block {block} of lane {lane} that differ from the aligned reads"
                 )));
             }
             None => {
@@ -335,7 +334,7 @@ impl FeedLane {
 /// Rejects input files that contain fewer blocks than were aligned before the job resumed.
 pub(super) fn check_resumed_blocks(fed: &FeedReport, job_directory: &JobDirectory) -> Result<(), PipelineError> {
     match fed.resumed_blocks < job_directory.finished_counts().0 {
-        true => Err(reads_changed_error("fewer reads than the stopped job had aligned".to_owned())),
+        true => Err(reads_changed_error("fewer reads than the stopped job has aligned".to_owned())),
         false => Ok(()),
     }
 }
@@ -343,7 +342,7 @@ pub(super) fn check_resumed_blocks(fed: &FeedReport, job_directory: &JobDirector
 /// Returns the error for files that differ from those at the start of the job.
 fn reads_changed_error(difference: String) -> PipelineError {
     let problem =
-        format!("cannot resume: the files have {difference}; give the same files, or leave out --resume to start over");
+        format!("cannot resume: the files have {difference}; give the same files, or omit --resume to start over");
     PipelineError::Options { problem }
 }
 
@@ -351,8 +350,8 @@ fn reads_changed_error(difference: String) -> PipelineError {
 pub(super) fn reads_differ_error(id: BlockId) -> PipelineError {
     let (block, lane) = (id.ordinal + 1, id.lane + 1);
     let problem = format!(
-        "the files changed during the job: block {block} of lane {lane} has other reads when it is read again; give \
-         files that do not change, and leave out --resume to start over"
+        "the files of reads changed during the job: the reads of block {block} of lane {lane} differ when they are \
+         read again; give files that do not change, and omit --resume to start over"
     );
     PipelineError::Options { problem }
 }

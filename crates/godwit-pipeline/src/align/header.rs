@@ -42,7 +42,8 @@ impl LaneReadGroups {
             }
             lines => {
                 let problem = format!(
-                    "{} read groups were given for {lanes} lanes; give one for all or one for each",
+                    "--read-group is given {} times for {lanes} lanes; give it once for all lanes, or once for each \
+                     lane",
                     lines.len()
                 );
                 return Err(PipelineError::Options { problem });
@@ -57,7 +58,7 @@ impl LaneReadGroups {
                 Some(other) if *other != line => {
                     return Err(PipelineError::Options {
                         problem: format!(
-                            "two lanes have different read groups with ID {id}; give each an ID of its own"
+                            "two lanes have different read groups with ID {id}; give each read group a unique ID"
                         ),
                     });
                 }
@@ -76,8 +77,8 @@ impl LaneReadGroups {
             let (id, named) = (header_tag(line, "ID").unwrap_or_default(), header_tag(line, "SM").unwrap_or_default());
             if named != sample {
                 warnings.push(format!(
-                    "read group {id} has SM:{named}, but --sample is {sample}: variant callers name the sample {named}, \
-                     and steps that look for {sample} do not find it"
+                    "read group {id} has SM:{named}, but --sample is {sample}: variant callers will name the sample \
+                     {named}, and later steps that select {sample} will fail"
                 ));
             }
         }
@@ -160,7 +161,7 @@ fn validate_read_group_line(line: String, given: &str) -> Result<String, Pipelin
     }
     tags.sort_unstable();
     if tags.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(wrong("has one tag twice"));
+        return Err(wrong("has a tag twice"));
     }
     match header_tag(&line, "ID") {
         None | Some("") => Err(wrong("has no ID")),

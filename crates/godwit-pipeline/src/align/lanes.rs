@@ -75,7 +75,7 @@ enum LaneKind {
     Unaligned(Selection),
 }
 
-/// A lane that is being read.
+/// A lane whose files are open.
 pub(super) struct OpenLane {
     pub(super) reader: LaneReader,
     /// The fastp process that trims the reads of the lane.
@@ -123,7 +123,10 @@ impl LanePlanner<'_> {
         let aligned = formats.iter().position(|format| *format != AlignmentFormat::Unknown);
         match (aligned, inputs.len()) {
             (Some(_), 1) => self.plan_unaligned(inputs.remove(0), formats[0]),
-            (Some(at), _) => Err(self.lane_error(at, "is SAM, BAM or CRAM, which holds both mates: give it alone")),
+            (Some(at), _) => {
+                Err(self
+                    .lane_error(at, "is SAM, BAM or CRAM, which contains both mates: give it without a second file"))
+            }
             (None, _) => self.plan_fastq(inputs),
         }
     }
@@ -149,9 +152,10 @@ impl LanePlanner<'_> {
             return Err(self.lane_error(0, problem));
         }
         if reads.interleaved && inputs.len() > 1 {
-            return Err(
-                self.lane_error(1, "is a second file of a lane, but with --interleaved one file has both mates")
-            );
+            return Err(self.lane_error(
+                1,
+                "is the second file of a lane, but --interleaved means that one file contains both mates",
+            ));
         }
         let pipe = inputs.iter().position(bgzf::Reader::is_single_pass);
         if let (Some(at), Some(_)) = (pipe, &reads.trim) {
@@ -333,7 +337,7 @@ impl Lane {
     /// Reads the first reads of a FASTQ lane, to detect an invalid file before earlier lanes are aligned.
     fn check_first_reads(&self, options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
         let is_fastq = matches!(self.kind, LaneKind::Fastq | LaneKind::Interleaved);
-        // fastp also accepts FASTQ files that the reader of godwit rejects.
+        // With --trim, do not check the file here, because fastp accepts some FASTQ files that godwit rejects.
         if !is_fastq || options.reads.trim.is_some() {
             return Ok(());
         }
@@ -358,7 +362,7 @@ impl Lane {
         Ok(Some(LaneReader::new(self.open_input(lane_options, options, cancelled, None)?, lane_options)))
     }
 
-    /// Opens the files of the lane; FASTQ files at the positions `places`, if they are given.
+    /// Opens the files of the lane. If `places` are given, FASTQ files are opened at these positions.
     fn open_input(
         &self,
         lane_options: &LaneOptions,

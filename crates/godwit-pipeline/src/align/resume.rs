@@ -48,7 +48,7 @@ pub(super) fn open_job_directory(
         JobDirectoryState::Open(run) => run,
         JobDirectoryState::Complete => match (complete_manifest(options, outputs)?, open) {
             (Some(manifest), _) => return Ok(ResumeState::Complete(Box::new(JobReport::from_manifest(&manifest)))),
-            // An output file was removed after it was published: start a new job.
+            // The job was complete, but an output file was removed afterwards, so start a new job.
             (None, again) => match again()? {
                 JobDirectoryState::Open(run) => run,
                 JobDirectoryState::Complete => {
@@ -59,14 +59,14 @@ pub(super) fn open_job_directory(
     };
     if job_directory.dropped_blocks() > 0 {
         let why = match options.resume {
-            true => "this aligner has to align a lane from its first read to its last",
+            true => "this aligner must align a lane from its first read to its last",
             false => "--resume keeps them",
         };
-        let message = format!("{} aligned blocks of a stopped job are dropped; {why}", job_directory.dropped_blocks());
+        let message = format!("{} aligned blocks of a stopped job are removed; {why}", job_directory.dropped_blocks());
         observer.event(&Event::Warning { message });
     }
     let (blocks, partitions) = job_directory.finished_counts();
-    // In a cluster run, the workers report later which slices they still have.
+    // In a cluster run, the finished blocks are not known yet: the workers report their slices when they join.
     if blocks > 0 && job_directory.cluster_run().is_none() {
         observer.event(&Event::Resumed { blocks, partitions });
     }

@@ -33,13 +33,13 @@ pub(super) struct AlignedReads {
 
 /// The input files that are called together. All of them have the same contigs, and each sample is in one file only.
 pub(super) struct CallInputs {
-    /// At least one file. If there is a normal sample, its file is the last one.
+    /// The files, at least one. The file of the matched normal, if there is one, is the last.
     pub(super) files: Vec<AlignedReads>,
     /// Name of the normal sample; `None` unless a tumour is compared with a normal.
     normal: Option<String>,
 }
 
-/// Properties of the inputs that decide how the genome is divided into regions.
+/// The properties of the inputs from which the grid of regions is computed.
 pub(super) struct GridInput<'r> {
     /// Contigs of the inputs.
     pub(super) genome: &'r Genome,
@@ -94,19 +94,19 @@ impl CallInputs {
                 [sample] => Some(sample.clone()),
                 several => {
                     let (path, count) = (file.path.display(), several.len());
-                    let problem = format!("{path} has {count} samples; a normal has one");
+                    let problem = format!("{path} has {count} samples, but a matched normal must have one");
                     return Err(PipelineError::Options { problem });
                 }
             },
         };
         let Some(first) = files.first() else {
-            return Err(PipelineError::Options { problem: "no reads are given".to_owned() });
+            return Err(PipelineError::Options { problem: "no file of reads is given".to_owned() });
         };
         let mut seen: HashMap<&str, &Path> = HashMap::new();
         for file in &files {
             if let Some(difference) = contig_difference(&first.genome, &file.genome) {
                 let problem = format!(
-                    "{difference} in {}; files that are called together have to be aligned to one reference",
+                    "{difference} in {}; all files of reads must be aligned to the same reference",
                     first.path.display()
                 );
                 return Err(PipelineError::Corrupt { path: file.path.clone(), problem });
@@ -264,7 +264,7 @@ fn find_alignments(directory: &Path) -> Result<PathBuf, PipelineError> {
         }),
         several => Err(PipelineError::Options {
             problem: format!(
-                "{} holds {several} files of reads, the first of them {}; give one of them",
+                "{} contains {several} files of reads, for example {}; give one of them",
                 directory.display(),
                 found[0].display()
             ),

@@ -48,7 +48,7 @@ enum CallJournalEntry {
         #[serde(rename = "facts")]
         fingerprint: Vec<FingerprintEntry>,
     },
-    /// A region is called and its calls are stored.
+    /// A journal entry: a region was called, and its calls are stored.
     Region {
         /// 0-based index of the region in the grid.
         index: usize,
@@ -173,7 +173,7 @@ impl CallJobDirectory {
         let records_file = SpillFile::open_resumable(&path.join("records")).map_err(failed)?;
         // Remove the scratch files of callers that were killed together with an earlier godwit process.
         let _ = fs::remove_dir_all(path.join("scratch"));
-        // Remove the directory of an earlier head: its workers then detect that this head has ended.
+        // Remove the rendezvous directory of an earlier head, so that its workers detect the end of that head.
         let _ = fs::remove_dir_all(path.join(WORKERS_DIRECTORY));
         let _ = fs::remove_dir_all(path.join(READS_DIRECTORY));
         let mut run = Self {

@@ -36,7 +36,7 @@ const MIN_STRAGGLER_DURATION: Duration = Duration::from_secs(1);
 struct RegionAssignment {
     /// 0-based index of the region in the grid.
     grid_index: usize,
-    /// Number of times that the region was assigned to a worker.
+    /// Number of assignments of the region to workers.
     times_assigned: u32,
     failures: u32,
     failed_on: Option<WorkerId>,
@@ -251,7 +251,7 @@ impl RegionDispatcher<'_> {
     ) -> Result<(), PipelineError> {
         let CalledRegion { item, records, seconds } = *called;
         let [header, lines] = pieces else {
-            let problem = "it sent a region without header and records".to_owned();
+            let problem = "the worker sent a region without header and records".to_owned();
             return Err(self.worker_pool.protocol_error(node, problem).into());
         };
         let CommitResult::First { other_workers } = self.leases.commit_item(node, item) else { return Ok(()) };
@@ -283,7 +283,7 @@ fn fingerprint_difference(theirs: &FingerprintEntry, ours: &[FingerprintEntry]) 
     let remedy = if FingerprintKey::CallerVersion.is_of(theirs) {
         "install the same version on all hosts"
     } else {
-        "all hosts have to have the same files, which may not change during the job"
+        "all hosts must have the same files, which may not change during the job"
     };
     Some(format!("{name}: {value} on the worker, {own} on the head; {remedy}"))
 }

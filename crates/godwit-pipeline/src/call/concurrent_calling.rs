@@ -178,8 +178,8 @@ impl<'r> ConcurrentCalling<'r> {
         }
         let fingerprint = fingerprint::call_fingerprint(options, &*caller, &reference, targets.as_ref());
         create_directories(&options.out, options.temp.as_deref())?;
-        // If the directory is not open, the VCF of a stopped job was complete and only had to be renamed: there is
-        // nothing to call.
+        // If the job directory is not open, the stopped job had completed its VCF except for the rename, so no region
+        // is left to call.
         let CallDirectoryState::Open(run) = CallJobDirectory::open(&options.out, &fingerprint, options.resume)? else {
             return Ok(None);
         };
@@ -342,7 +342,7 @@ impl BamTail for ConcurrentCalling<'_> {
         let identity = if self.is_deterministic { bam.records_fingerprint.clone() } else { unique_name() };
         job_directory.set_reads_fingerprint(&unwritten_reads_fingerprint(&identity)).map_err(failed)?;
         if self.options.resume {
-            warn_dropped_regions(&job_directory, "they were called from other reads", self.observer);
+            warn_dropped_regions(&job_directory, "they are the results of other reads", self.observer);
         }
         if !job_directory.finished_regions.is_empty() {
             self.observer.event(&Event::CallResumed { regions: job_directory.finished_regions.len() });
@@ -374,8 +374,8 @@ impl BamTail for ConcurrentCalling<'_> {
         };
         let mut schedule = self.lock_schedule();
         schedule.thread_budget.set_unwritten_partitions(bam.partition_starts.len());
-        // Do not call now if a read group has no sample: callers then derive the sample name from the file that they
-        // read.
+        // Do not start calling if a read group has no sample, because callers would derive the sample name from the
+        // path of the unfinished file.
         schedule.is_stopped |= !every_read_group_has_sample(bam);
         let _ = self.state.set(begun);
         drop(schedule);
@@ -424,7 +424,8 @@ impl BamTail for ConcurrentCalling<'_> {
         let (bam, index) = begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner).output_paths(&begun.genome);
         let temporary_path_of =
             |path: &Path| staged.files().iter().find(|file| file.path() == path).map(|file| file.temporary_path());
-        // If the output has no BAM with an index, no later process would accept the regions.
+        // Keep called regions only if the output has a BAM with an index, because a later `call` reuses them only with
+        // this BAM.
         let (Some(bam), Some(index)) = (temporary_path_of(&bam), temporary_path_of(&index)) else { return Ok(()) };
         let fingerprint = files_fingerprint(std::iter::once((bam, index)), "none")?;
         let failed = PipelineError::file("write the journal of", &self.options.out);

@@ -294,15 +294,15 @@ impl RecalibrateJob<'_> {
         chain.wait(stop)?;
         match out.is_file() {
             true => Ok(()),
-            false => Err(chain.output_error("it exited without an error, but wrote nothing".to_owned())),
+            false => Err(chain.output_error("it exited without an error, but wrote no output".to_owned())),
         }
     }
 
     /// Adds up the recalibration tables of all slices, and writes the merged table to `out`.
     fn merge_tables(&self, scratch: &Path, counted: &[RegionCheckpoint], out: &Path) -> Result<(), PipelineError> {
         let wrong = |problem: String| PipelineError::CallerOutput {
-            region: "slices of the reads".to_owned(),
-            problem: format!("the recalibration tables cannot be added up: {problem}"),
+            region: "the slices of the reads".to_owned(),
+            problem: format!("is invalid: the recalibration tables cannot be added up: {problem}"),
         };
         let mut sum = RecalibrationTables::default();
         for kept in counted {

@@ -71,7 +71,7 @@ pub(super) fn plan_regions(
         for region in regions {
             let start = region.targets[0].start;
             let ploidy = options.ploidy.as_ref().map(|table| table.ploidy(name, start, options.sex.as_deref()));
-            // With ploidy 0, there is nothing to call.
+            // Omit contigs and intervals of ploidy 0.
             if ploidy == Some(0) {
                 continue;
             }
@@ -88,7 +88,8 @@ pub(super) fn plan_regions(
         }
     }
     if drawn.is_empty() {
-        let problem = "nothing is left to call: no contig has bases that --regions and --ploidy leave".to_owned();
+        let problem =
+            "--regions and --ploidy exclude all bases of all contigs, so no region is left to call".to_owned();
         return Err(PipelineError::Options { problem });
     }
     let planned = |GridRegion { region, ploidy, cost, .. }| PlannedRegion::new(region, reads.genome, ploidy, cost);
@@ -137,7 +138,7 @@ fn grid_contigs(
 ) -> Result<Vec<GridContig>, PipelineError> {
     let apart = |problem: String| PipelineError::Corrupt {
         path: reads.path.to_owned(),
-        problem: format!("{problem}; give --reference the one that the reads were aligned to"),
+        problem: format!("{problem}; pass the reference that the reads were aligned to as --reference"),
     };
     let mut contigs = Vec::new();
     for (index, contig) in reads.genome.contigs().iter().enumerate() {
@@ -145,7 +146,7 @@ fn grid_contigs(
         let found = reference.contigs.iter().position(|record| record.name == contig.name);
         let Some(at) = found else {
             if is_targeted && reads.contig_bytes(index) > 0.0 {
-                return Err(apart(format!("its reads are on {}, which the reference does not have", contig.name)));
+                return Err(apart(format!("its reads are on contig {}, which is not in the reference", contig.name)));
             }
             continue;
         };

@@ -8,7 +8,7 @@ use godwit_engines::EngineError;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer, rounded_seconds};
 
-/// Maximum number of starts of a program on one item, before the job fails.
+/// Maximum number of starts of a program for one item. If all of them fail, the job fails.
 pub(super) const MAX_ATTEMPTS: u32 = 2;
 
 /// The name of an item of work in messages.
@@ -42,7 +42,7 @@ pub(super) fn run_once<T>(
     directory: &Path,
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<(T, f64), PipelineError> {
-    // The second attempt must not find files of the first one.
+    // Remove the files of the first attempt before the second one.
     let _ = std::fs::remove_dir_all(directory);
     std::fs::create_dir(directory).map_err(PipelineError::file("create", directory))?;
     let started = Instant::now();

@@ -195,7 +195,7 @@ impl ScannedReference {
         match std::fs::read_to_string(&fai) {
             Ok(text) if fasta::parse_fai(&text).as_ref() == Some(&self.contigs) => {}
             Ok(_) => {
-                let problem = format!("it is not the index of {}; {remedy}", path.display());
+                let problem = format!("it is the index of another file than {}; {remedy}", path.display());
                 return Err(PipelineError::Corrupt { path: fai, problem });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

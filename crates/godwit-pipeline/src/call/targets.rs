@@ -9,7 +9,7 @@ use godwit_model::{Genome, Region, RegionError};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 
-/// Regions to call, on contigs of the genome and within them, in the order in which they were given.
+/// The regions to call, in the order of the command line. Each lies within a contig of the genome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Targets {
     pub(super) regions: Vec<Region>,
@@ -70,7 +70,7 @@ impl Targets {
             {
                 missing_regions_error(path)
             }
-            error => wrong(format!("{error}; no file has this name either")),
+            error => wrong(format!("{error}; and no file has this name")),
         })?;
         for region in regions {
             let place = region.to_string();
@@ -87,7 +87,7 @@ impl Targets {
         };
         let (name, bases) = (&contig.name, contig.length);
         if region.start >= bases && region.start < region.end {
-            return Err(format!("{region} starts beyond the end of {name}, which has {bases} bases"));
+            return Err(format!("{region} starts after the end of contig {name}, which has {bases} bases"));
         }
         if region.end > bases && region.end != Region::OPEN_END {
             let first = || (format!("{place} (contig {name} has {bases} bases)"), 0);
@@ -102,9 +102,10 @@ impl Targets {
     pub(super) fn warn_clipped(&self, observer: &dyn Observer) {
         let Some((first, count)) = &self.clipped else { return };
         let message = match count {
-            1 => format!("a region of --regions reaches beyond the end of its contig and is clipped: {first}"),
+            1 => format!("a region of --regions is clipped, because it ends after the end of its contig: {first}"),
             _ => format!(
-                "{count} regions of --regions reach beyond the ends of their contigs and are clipped, the first: {first}"
+                "{count} regions of --regions are clipped, because they end after the ends of their contigs; the \
+                 first: {first}"
             ),
         };
         observer.event(&Event::Warning { message });
@@ -161,7 +162,7 @@ mod tests {
         let bed = directory.path().join("a.bed");
         for (text, said) in [
             ("chr1\t0\t5\nchr9\t0\t5\n", "line 2: there is no contig \"chr9\""),
-            ("chr1\t1000\t1001\n", "line 1: chr1:1001-1001 starts beyond the end of chr1, which has 1000 bases"),
+            ("chr1\t1000\t1001\n", "line 1: chr1:1001-1001 starts after the end of contig chr1, which has 1000 bases"),
         ] {
             std::fs::write(&bed, text).unwrap();
             let error = read(&[bed.to_str().unwrap()]).unwrap_err().to_string();
@@ -169,7 +170,7 @@ mod tests {
         }
         for (text, said) in [
             ("chr9:1-5", "no contig \"chr9\""),
-            ("chr1:1001", "starts beyond the end of chr1"),
+            ("chr1:1001", "starts after the end of contig chr1"),
             ("chr1:9-3", "is after its last"),
             ("nowhere.bed", "neither a file nor a region"),
         ] {

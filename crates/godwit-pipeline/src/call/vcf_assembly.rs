@@ -51,7 +51,7 @@ impl VcfAssembly<'_> {
                 let contig =
                     record.as_ref().and_then(|record| self.genome.contig(self.genome.contig_id(record.contig)?));
                 let (Some(record), Some(contig)) = (record, contig) else {
-                    return Err(wrong("is damaged on disk; run again without --resume".into()));
+                    return Err(wrong("is damaged on disk; run the command again without --resume".into()));
                 };
                 let place = writer.write_record(&[line]).map_err(failed)?;
                 index

@@ -135,7 +135,7 @@ impl JournalEntry for WorkerJournalEntry {
             Self::Part(part) => {
                 let report = (part.report_offset, part.report_bytes);
                 let all = part.byte_ranges.iter().chain([&report]);
-                // Reject lengths whose sum overflows: the sum is the size of the part with its report.
+                // Reject lengths whose sum overflows. The sum is the size of the part and its report.
                 let sum = all.clone().try_fold(0u64, |sum, (_, bytes)| sum.checked_add(*bytes));
                 sum.is_some() && all.into_iter().all(|(offset, bytes)| offset.checked_add(*bytes).is_some())
             }
@@ -270,7 +270,7 @@ impl WorkerCheckpoints {
             }
             recalled.push((block, content, whole));
         }
-        // The earlier process stopped while it wrote the bytes after `end`.
+        // Remove the bytes after `end`, which the earlier process had not written completely.
         self.spill.truncate(end)?;
         Ok(recalled)
     }

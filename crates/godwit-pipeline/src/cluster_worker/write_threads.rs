@@ -193,7 +193,7 @@ fn rank_part(
     split: &SplitPartition,
 ) -> Result<RankedPart, PipelineError> {
     let Some(store) = shared.slice_store.get() else {
-        return Err(PipelineError::malformed_command("ranks were requested before the partitions"));
+        return Err(PipelineError::malformed_command("the head requested ranks before it sent the partitions"));
     };
     let wanted = {
         let mut wanted = writing.representatives.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,10 +220,9 @@ pub(super) fn run_write_thread(
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return Ok(()) };
         let maker = || {
-            writing
-                .builder
-                .get()
-                .ok_or_else(|| PipelineError::malformed_command("parts were requested before the duplicates"))
+            writing.builder.get().ok_or_else(|| {
+                PipelineError::malformed_command("the head requested parts before it sent the duplicates")
+            })
         };
         let (upload, pieces) = match task {
             PartTask::Rank(part, split) => {
@@ -250,7 +249,7 @@ pub(super) fn run_write_thread(
                 let maker = maker()?;
                 let made = maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
                 let (places, bytes) = made.ok_or_else(|| {
-                    PipelineError::malformed_command(format!("part {part} was not built by this worker"))
+                    PipelineError::malformed_command(format!("this worker did not build part {part}"))
                 })?;
                 let edges = maker.builder.write_part_to_files(&places, offset)?;
                 (AlignUpload::PlacedPart { part, offset, bytes }, edges_to_pieces(edges))

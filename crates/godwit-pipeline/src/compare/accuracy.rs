@@ -27,7 +27,7 @@ pub struct Accuracy {
     pub truth: u64,
     /// Alleles of the call set.
     pub called: u64,
-    /// Alleles in both sets with the same genotype; if genotypes are ignored, all alleles in both sets.
+    /// Number of alleles that both sets have with the same genotype. If genotypes are ignored, all shared alleles.
     pub found: u64,
     /// Alleles in both sets with different genotypes. They do not count as found, missed or false, but lower recall and
     /// precision.
@@ -37,7 +37,8 @@ pub struct Accuracy {
     /// Alleles in the call set only.
     #[serde(rename = "false")]
     pub wrong: u64,
-    /// Missed alleles with a false allele within 20 bases, which may be another representation of the same change.
+    /// Number of missed alleles with a false positive within 20 bases, which may represent the same change in another
+    /// way.
     pub missed_beside_false: u64,
     /// `found / truth`; null if the truth set has no alleles.
     pub recall: Option<f64>,

@@ -63,7 +63,7 @@ impl IndexedReference {
         &self.path
     }
 
-    /// Returns the path of the file that the user gave.
+    /// Returns the path of the reference from the command line.
     pub(super) fn original_path(&self) -> &Path {
         &self.original
     }
@@ -73,8 +73,7 @@ impl IndexedReference {
         let missing = set.contigs().into_iter().map(|id| contigs.name(id)).find(|name| !self.contigs.contains(*name));
         let Some(name) = missing else { return Ok(()) };
         let problem = format!(
-            "{} has variants on {name:?}, a contig that the reference {} does not have; give the reference that it was \
-             made with",
+            "{} has variants on contig {name:?}, which is not in the reference {}; give the reference of the variants",
             set.path().display(),
             self.original.display()
         );

@@ -42,8 +42,8 @@ pub(super) fn normalize(
     let (read, ended, written) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_sites(&set, contigs, input));
         let read = read_sites(&set, contigs, output, cancelled);
-        // If reading has failed, nothing reads the output any more: bcftools exits or is killed, and then the writing
-        // thread ends.
+        // If reading failed, the output pipe is closed, so bcftools exits or is killed. The writing thread then ends as
+        // well.
         let ended = if read.is_ok() { child.handle.wait() } else { child.handle.wait_or_kill(BCFTOOLS_EXIT_TIMEOUT) };
         (read, ended, writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
@@ -62,7 +62,7 @@ fn classify_failure(error: EngineError, set: &CallSet, reference: Option<&Indexe
     match (reference_mismatch(&error), reference) {
         (Some(place), Some(reference)) => {
             let problem = format!(
-                "{} does not match {}: at {place}; give the reference that it was made with",
+                "the REF alleles of {} differ from the reference {} at {place}; give the reference of the variants",
                 set.path().display(),
                 reference.original_path().display()
             );
@@ -101,7 +101,7 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
     let mut sites: usize = 0;
     while let Some(record) = reader.next_record().map_err(|error| message_with_causes(&error))? {
         if sites.is_multiple_of(CANCEL_CHECK_RECORDS) && cancelled.load(Ordering::Relaxed) {
-            return Err("it was not read completely".to_owned());
+            return Err("bcftools norm exited before it had read its whole input".to_owned());
         }
         sites += 1;
         let index = record.identifiers.parse::<usize>().ok();
@@ -109,7 +109,7 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
         let known = index.and_then(|index| Some((index, set.alleles().get(index)?)));
         let known = known.filter(|(_, allele)| contigs.name(allele.contig) == record.contig);
         let (Some((index, allele)), Some(alternate)) = (known, alternate) else {
-            return Err(format!("line {} of its output is not one of the input sites", record.line));
+            return Err(format!("the record in line {} of its output is not one of the input sites", record.line));
         };
         back[index] = true;
         let mut moved = *allele;
@@ -118,6 +118,6 @@ fn read_sites(set: &CallSet, contigs: &ContigNames, output: File, cancelled: &At
     }
     match back.iter().filter(|back| !**back).count() {
         0 => Ok(normalized),
-        missing => Err(format!("{missing} of {} input sites are missing from its output", back.len())),
+        missing => Err(format!("{missing} of {} input sites are missing in the output of bcftools norm", back.len())),
     }
 }

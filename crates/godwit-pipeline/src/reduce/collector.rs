@@ -147,7 +147,9 @@ impl Collector {
         for block in run.block_checkpoints() {
             let block = block.map_err(failed)?;
             if !store.restore(block.id, &block.table) {
-                let misfit = std::io::Error::other("a stored block does not match its job; run again without --resume");
+                let misfit = std::io::Error::other(
+                    "a stored block does not match its job; run the command again without --resume",
+                );
                 return Err(failed(misfit));
             }
             if let Some(marker) = &mut self.marker {
@@ -159,8 +161,9 @@ impl Collector {
                     false => BlockDetails::default(),
                 };
                 if !marking.matches_details(&details, block.records) {
-                    let misfit =
-                        std::io::Error::other("a stored block does not match its job; run again without --resume");
+                    let misfit = std::io::Error::other(
+                        "a stored block does not match its job; run the command again without --resume",
+                    );
                     return Err(failed(misfit));
                 }
                 let marker = marker.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -225,7 +225,9 @@ impl Outputs {
     pub(crate) fn check_recipients(&self) -> Result<(), PipelineError> {
         let tables = self.formats.iter().any(|format| matches!(format, Format::Parquet | Format::Arrow));
         if !self.recipients.is_empty() && (tables || self.has_step_directory) {
-            let problem = "--c4gh-recipient encrypts BAM and CRAM; leave parquet, arrow and --step out".into();
+            let problem = "--c4gh-recipient encrypts only BAM and CRAM; remove parquet and arrow from --format, and \
+                           omit --step"
+                .into();
             return Err(PipelineError::Options { problem });
         }
         Ok(())

@@ -194,7 +194,7 @@ pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedRead
         return Ok(windows);
     }
     let contigs = of_genome(&fasta::build_fai(path).map_err(failed)?).ok_or_else(|| PipelineError::Options {
-        problem: format!("{} lacks contigs of the input, or has them with other lengths", path.display()),
+        problem: format!("{} lacks contigs of the input, or their lengths differ", path.display()),
     })?;
     IndexedReader::open(path, contigs).map_err(failed)
 }

@@ -141,7 +141,7 @@ impl PythonStepJob {
         };
         // The Python process must send as many rows as it announced, and not more than it received.
         if written != kept || kept > rows {
-            let problem = format!("it announced {kept} of {rows} rows, but sent {written}");
+            let problem = format!("the Python process announced {kept} of {rows} rows, but sent {written}");
             return Err(worker.output_error(&name, problem));
         }
         out.drop_records(rows - kept);
@@ -173,12 +173,15 @@ impl PythonStepJob {
                 })?;
                 let key = record.sort_key();
                 if key < split.from || key >= split.until {
-                    let problem =
-                        format!("row {written} is at {}, outside of the partition", format_position(key, genome));
+                    let problem = format!(
+                        "row {written} is at {}, outside of the partition that the function received",
+                        format_position(key, genome)
+                    );
                     return Err(wrong(problem));
                 }
                 if key < last {
-                    let order = "rows stay in the order of contig_id (null last), position, and strand, forward first";
+                    let order = "the function must keep rows in the order of contig_id (null last), position, and \
+                                 strand (forward first)";
                     return Err(wrong(format!("row {written} is out of order; {order}")));
                 }
                 last = key;

@@ -118,7 +118,8 @@ fn check_memory_and_disk(reference: &Path, stride: SampleStride, path: &Path) ->
     ];
     for (what, needed, free) in needs {
         if let Some(free) = free.filter(|free| *free < needed) {
-            let problem = format!("it needs {} of {what}, but {} is free", format_bytes(needed), format_bytes(free));
+            let problem =
+                format!("the index needs {} of {what}, but only {} are free", format_bytes(needed), format_bytes(free));
             let source = io::Error::new(io::ErrorKind::StorageFull, problem);
             return Err(PipelineError::File { action: "create", path: path.to_owned(), source });
         }

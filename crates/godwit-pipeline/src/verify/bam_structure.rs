@@ -43,10 +43,7 @@ impl Verifier<'_> {
         let failed = |error: bam::BamError| PipelineError::alignments(path, AlignmentsError::Bam(error));
         let mut reader = bam::Reader::open(path, self.threads).map_err(|error| match error {
             bam::BamError::NotBam { .. } => PipelineError::Options {
-                problem: format!(
-                    "{} has no manifest and is not a BAM file: there is nothing to verify it against",
-                    path.display()
-                ),
+                problem: format!("{} has no manifest and is not a BAM file, so it cannot be verified", path.display()),
             },
             error => failed(error),
         })?;
@@ -65,7 +62,8 @@ impl Verifier<'_> {
                 // Compare positions only, because other tools do not sort records at the same position by strand.
                 let key = SortKey::new(record.contig(), record.position(), false);
                 if sorted && key < last {
-                    let problem = format!("record {} is out of the order that its header claims", counts.records);
+                    let problem =
+                        format!("record {} is not in coordinate order, which the header declares", counts.records);
                     return Ok((counts, Err(problem)));
                 }
                 last = key;
@@ -94,7 +92,7 @@ fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bo
     let summary = match IndexSummary::read(&index_path, counts.contigs.len()) {
         Ok(summary) => summary,
         Err(IndexReadError::OtherContigs { indexed, expected, .. }) => {
-            return Ok(Err(format!("its index {name} is for {indexed} contigs, but it has {expected}")));
+            return Ok(Err(format!("its index {name} has {indexed} contigs, but its header has {expected}")));
         }
         Err(IndexReadError::Bgzf(godwit_io::bgzf::BgzfError::Io { source, .. })) => {
             return Err(PipelineError::File { action: "read", path: index_path, source });
@@ -104,7 +102,9 @@ fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bo
     let bytes = std::fs::metadata(path).map_err(PipelineError::file("read", path))?.len();
     if summary.last_compressed_offset > bytes {
         let last = summary.last_compressed_offset;
-        return Ok(Err(format!("its index {name} points to byte {last}, but it has {bytes}: it is cut short")));
+        return Ok(Err(format!(
+            "its index {name} points to byte {last}, but the file has {bytes} bytes: it is truncated"
+        )));
     }
     // The tool that wrote this index does not store counts, so there is nothing to compare.
     if summary.contig_counts.iter().all(Option::is_none) && summary.unplaced_records.is_none() {

@@ -31,7 +31,7 @@ impl Verifier<'_> {
         }
         let total = entry.segments.iter().try_fold(0u64, |total, segment| total.checked_add(segment.records));
         if entry.records.is_some_and(|records| Some(records) != total) {
-            return Ok(Some("its manifest contradicts itself about the number of records".to_owned()));
+            return Ok(Some("the numbers of records in its manifest contradict each other".to_owned()));
         }
         let next = AtomicUsize::new(0);
         let first_problem: Mutex<Option<(usize, String)>> = Mutex::default();

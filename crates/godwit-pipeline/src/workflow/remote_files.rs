@@ -97,7 +97,7 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
     if let Some(address) = &options.store_address {
         let checked = match &options.remote_files {
             Some(store) => store.check_store(address),
-            None => Err("uploads are not supported here".to_owned()),
+            None => Err("this program does not support uploads".to_owned()),
         };
         checked.map_err(|problem| PipelineError::Options { problem: format!("--store {address}: {problem}") })?;
     }
@@ -106,7 +106,7 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
             let address = file.to_string_lossy();
             let checked = match &options.remote_files {
                 Some(fetch) => fetch.check_source(&address),
-                None => Err("downloads are not supported here; copy the reads first".to_owned()),
+                None => Err("this program does not support downloads; copy the reads to this host first".to_owned()),
             };
             checked.map_err(|problem| PipelineError::Sheet {
                 path: options.sample_sheet.clone(),

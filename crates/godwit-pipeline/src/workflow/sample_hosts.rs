@@ -129,7 +129,7 @@ pub fn run_sample(
 ) -> Result<(), PipelineError> {
     let samples = super::read_samples(options)?;
     let Some(sample) = samples.iter().find(|sample| sample.name == name) else {
-        let problem = format!("the sample sheet no longer has the sample {name:?}");
+        let problem = format!("the sample {name:?} was removed from the sample sheet after the start");
         return Err(PipelineError::Options { problem });
     };
     let run = WorkflowJob::new(options, &samples, observer, cancelled)?;
@@ -198,7 +198,7 @@ impl WorkflowJob<'_> {
             for sample in known {
                 let failed = working.get_mut(&sample).and_then(|(_, failed)| failed.take());
                 let judged = match failed {
-                    // A result file, if there is one, is of an earlier attempt.
+                    // Do not read a result file of this sample, because it is from an earlier attempt.
                     Some(error) => {
                         let message = super::one_line_message(&error);
                         Some(JobOutcome::without_result(&self.samples[sample], message, error.kind()))

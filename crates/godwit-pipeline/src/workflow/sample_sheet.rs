@@ -105,7 +105,7 @@ pub fn read_sample_sheet(
         return Err(sheet.error_at(
             1,
             None,
-            "it has no samples; it needs a line of column names and then a line for each lane",
+            "the sheet has no samples; it must have a line of column names and a line for each lane",
         ));
     }
     Ok(sheet.samples)
@@ -191,7 +191,7 @@ impl SampleSheetParser<'_> {
         }
         for column in ["sample", "lane", "library", "platform"] {
             if field(column).contains(['\\', '\t', '\n', '\r']) {
-                let problem = "it becomes part of a read group, which cannot contain \\, tabs and line ends";
+                let problem = "the value becomes part of a read group, which cannot contain \\, tabs and line ends";
                 return Err(self.error_at(line, Some(column), problem));
             }
         }
@@ -199,7 +199,7 @@ impl SampleSheetParser<'_> {
             return Err(self.error_at(line, Some("reference"), &problem));
         }
         if field("fastq_1").is_empty() {
-            return Err(self.error_at(line, Some("fastq_1"), "it is empty"));
+            return Err(self.error_at(line, Some("fastq_1"), "the value is empty"));
         }
         let known = self.samples.iter().position(|sample| sample.name == name);
         let sex = Some(field("sex")).filter(|sex| !sex.is_empty()).map(str::to_owned);
@@ -222,7 +222,7 @@ impl SampleSheetParser<'_> {
         let name = name.to_owned();
         for (column, file) in &files {
             if let Some(before) = self.file_lines.insert(file.clone(), line) {
-                let problem = format!("{} is named in line {before} too", file.display());
+                let problem = format!("{} is also in line {before}; list each file once", file.display());
                 return Err(self.error_at(line, Some(column), &problem));
             }
             if !is_address(file) && !file.exists() {
@@ -231,7 +231,7 @@ impl SampleSheetParser<'_> {
             }
         }
         if !self.read_group_ids.insert(id) {
-            return Err(self.error_at(line, Some("lane"), &format!("{name} has a lane {lane} already")));
+            return Err(self.error_at(line, Some("lane"), &format!("{name} has lane {lane} in an earlier line")));
         }
         let lane = SheetLane { files: files.into_iter().map(|(_, file)| file).collect(), read_group };
         let at = known.unwrap_or(self.samples.len());
@@ -272,11 +272,11 @@ impl SampleSheetParser<'_> {
         if let Some(at) = known.filter(|at| self.samples[*at].sex.as_deref() != sex) {
             let SheetSample { name, sex: before, .. } = &self.samples[at];
             let (before, line) = (in_words(before.as_deref()), self.first_lines[at]);
-            return Some(format!("{name} has {before} in line {line} and {} here", in_words(sex)));
+            return Some(format!("{name} has {before} in line {line}, but {} in this line", in_words(sex)));
         }
         match (sex?, self.ploidy) {
             (sex, None) => {
-                Some(format!("{sex} has no effect without --ploidy: give a ploidy table, or leave the column out"))
+                Some(format!("{sex} has no effect without --ploidy: give a ploidy table, or omit the column"))
             }
             (sex, Some(table)) => table.check_sex(sex).err().map(|error| error.to_string()),
         }

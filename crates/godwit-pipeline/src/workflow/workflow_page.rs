@@ -103,7 +103,9 @@ impl WorkflowPage<'_> {
         let rows: Vec<Row> = self.report.step_hours.iter().map(row).collect();
         let at_a_time = match self.report.hosts * self.report.samples_per_host {
             0 => "steps run one after the other".to_owned(),
-            samples => format!("up to {samples} samples at a time, steps of each one after the other"),
+            samples => {
+                format!("up to {samples} samples run at the same time, and the steps of a sample one after the other")
+            }
         };
         let about = format!(
             "Over all samples; {at_a_time}. Genomes per day: {}.",
@@ -142,7 +144,7 @@ impl WorkflowPage<'_> {
     fn connections(&self) -> String {
         Plot {
             title: "Connections to storage",
-            note: "Connections with data transfers; 0 for a server that does not answer.".into(),
+            note: "Number of connections that transfer data, for each server; 0 if the server does not respond.".into(),
             x_title: "Seconds",
             y_title: "Connections",
             x_unit: " s",

@@ -80,7 +80,9 @@ impl AuditLog {
         })?;
         let walked = scan_audit(path, None)?;
         if let Some(line) = walked.open_torn_line {
-            let problem = "it does not continue the hash chain; keep the file, and start another".to_owned();
+            let problem = "its last line does not continue the hash chain; keep the file, and start the server with a \
+                           new file"
+                .to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
         let mut book = AuditFile { file, chain: walked.chain };
@@ -112,7 +114,8 @@ impl AccessLog for AuditLog {
         let is_sent = self.enqueue(access, Some(sender));
         Box::pin(async move {
             let cannot = |problem: String| {
-                let text = format!("accesses cannot be recorded, and without a record no data are served: {problem}");
+                let text =
+                    format!("the server cannot write its audit log ({problem}) and sends no data without a log record");
                 DatasetError::Local(text.into())
             };
             if !is_sent {

@@ -95,18 +95,21 @@ pub fn verify_audit(path: &Path, expected: Option<&str>) -> Result<AuditSummary,
     let broken = |line, problem: &str| AuditError::Broken { path: path.to_owned(), line, problem: problem.to_owned() };
     let walked = scan_audit(path, expected)?;
     let lines = walked.summary.lines;
-    // A server that stopped in the middle of a line records the torn line at its next start. This has not happened
-    // here.
+    // After a stop in the middle of a line, the next start of the server marks the torn line. This incomplete line has
+    // no such mark yet.
     if let Some(line) = walked.open_torn_line {
-        return Err(broken(line, "it does not continue the hash chain"));
+        return Err(broken(line, "the line does not continue the hash chain"));
     }
     if !walked.unterminated.is_empty() {
-        return Err(broken(lines + 1, "it is incomplete; a server that appends to this file marks it as torn"));
+        return Err(broken(
+            lines + 1,
+            "the line is incomplete; the next server that appends to this file marks it as torn",
+        ));
     }
     if expected.is_some() && walked.summary.expected_line.is_none() {
         return Err(broken(
             lines,
-            "it is the last, and no line has the expected chain: lines are missing, or were rewritten",
+            "it is the last line, and no line has the expected chain hash: lines are missing, or were rewritten",
         ));
     }
     Ok(walked.summary)
@@ -134,7 +137,7 @@ pub(super) fn scan_audit(path: &Path, expected: Option<&str>) -> Result<AuditSca
         let closes = torn.is_some_and(|hash| is_next && closes_torn_line(&line, hash));
         if torn.is_some() && !closes || !is_next && walked.open_torn_line.is_some() {
             let line = walked.open_torn_line.unwrap_or(number);
-            let problem = "it does not continue the hash chain".to_owned();
+            let problem = "the line does not continue the hash chain".to_owned();
             return Err(AuditError::Broken { path: path.to_owned(), line, problem });
         }
         match is_next {

@@ -21,7 +21,7 @@ impl SearchCommand {
     pub fn with_aliases(mut self) -> Result<Self, SearchError> {
         let unsupported = |option: String, problem| Err(SearchError::Unsupported { option, problem });
         if self.tool_search.is_some() {
-            return unsupported("--engine alias".into(), "it is for programs of BLAST+");
+            return unsupported("--engine alias".into(), "it is supported only for the programs of BLAST+");
         }
         if !["6", "10"].contains(&self.format.to_string().as_str()) {
             let problem = "--engine alias merges tables; use 6 or 10, or --engine exact";
@@ -34,7 +34,11 @@ impl SearchCommand {
         while let Some(word) = words.next() {
             let name = word.trim_start_matches('-');
             if REFUSED_OPTIONS.contains(&name) {
-                return unsupported(word.clone(), "it changes the order of rows; omit it, or use --engine exact");
+                return unsupported(
+                    word.clone(),
+                    "it changes the order of rows, which --engine alias does not support; omit it, or use --engine \
+                     exact",
+                );
             }
             match name {
                 "outfmt" => {
@@ -43,7 +47,7 @@ impl SearchCommand {
                     if custom.contains("delim=") {
                         return unsupported(
                             "delim=".into(),
-                            "--engine alias does not support other delimiters; omit it",
+                            "--engine alias supports only the default delimiter; omit delim",
                         );
                     }
                     fields = if custom.is_empty() { STANDARD_FIELDS.to_owned() } else { custom.to_owned() };

@@ -9,28 +9,31 @@ use crate::tool_search::{ReportHeader, SearchTool, ToolSearch};
 /// Rejected options: with them, the results for a query depend on other queries, or the output is not a single file of
 /// rows.
 const REFUSED_OPTIONS: [RefusedOption; 22] = [
-    ("--un", "unaligned queries would be in files of their own; run the tool without godwit"),
-    ("--al", "aligned queries would be in files of their own; run the tool without godwit"),
-    ("--compress", "pieces that are compressed one by one are another file; compress the output"),
-    ("--daa", "an archive has its queries numbered; use --outfmt 6"),
-    ("-a", "an archive has its queries numbered; use --outfmt 6"),
-    ("--multiprocessing", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
-    ("--mp-init", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
-    ("--mp-recover", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
-    ("--parallel-tmpdir", "DIAMOND would distribute the work itself; omit it, or run DIAMOND without godwit"),
-    ("--freq-masking", "the frequency of a seed depends on all queries; omit it"),
-    ("--freq-sd", "the frequency of a seed depends on all queries; omit it"),
-    ("--freq-treshold", "the frequency of a seed depends on all queries; omit it"),
-    ("--lin-stage1", "which query a seed is kept for depends on all queries; leave it out"),
-    ("--linsearch", "which query a seed is kept for depends on all queries; leave it out"),
-    ("--kmer-ranking", "how k-mers rank depends on all queries; leave it out"),
+    ("--un", "it writes unaligned queries to a second file, which godwit does not merge; run DIAMOND without godwit"),
+    ("--al", "it writes aligned queries to a second file, which godwit does not merge; run DIAMOND without godwit"),
+    ("--compress", "godwit joins uncompressed outputs; omit it, and compress the output afterwards"),
+    ("--daa", "archives of several pieces of the queries cannot be joined; use --outfmt 6"),
+    ("-a", "archives of several pieces of the queries cannot be joined; use --outfmt 6"),
+    ("--multiprocessing", "godwit distributes the work itself; omit it, or run DIAMOND without godwit"),
+    ("--mp-init", "godwit distributes the work itself; omit it, or run DIAMOND without godwit"),
+    ("--mp-recover", "godwit distributes the work itself; omit it, or run DIAMOND without godwit"),
+    ("--parallel-tmpdir", "godwit distributes the work itself; omit it, or run DIAMOND without godwit"),
+    ("--freq-masking", "the frequency of a seed depends on all queries, but godwit searches them in pieces; omit it"),
+    ("--freq-sd", "the frequency of a seed depends on all queries, but godwit searches them in pieces; omit it"),
+    ("--freq-treshold", "the frequency of a seed depends on all queries, but godwit searches them in pieces; omit it"),
+    ("--lin-stage1", "it selects the query of each seed from all queries, but godwit searches them in pieces; omit it"),
+    ("--linsearch", "it selects the query of each seed from all queries, but godwit searches them in pieces; omit it"),
+    ("--kmer-ranking", "the ranks of k-mers depend on all queries, but godwit searches them in pieces; omit it"),
     ("--global-ranking", "its ranks may change if queries are searched in pieces; omit it"),
     ("-g", "its ranks may change if queries are searched in pieces; omit it"),
     ("--no-self-hits", "its results may change if queries are searched in pieces; omit it"),
-    ("--unfmt", "unaligned queries would be in files of their own; run the tool without godwit"),
-    ("--alfmt", "aligned queries would be in files of their own; run the tool without godwit"),
-    ("--help", "run the tool itself for it"),
-    ("--version", "run the tool itself for it"),
+    (
+        "--unfmt",
+        "it writes unaligned queries to a second file, which godwit does not merge; run DIAMOND without godwit",
+    ),
+    ("--alfmt", "it writes aligned queries to a second file, which godwit does not merge; run DIAMOND without godwit"),
+    ("--help", "run DIAMOND without godwit for this option"),
+    ("--version", "run DIAMOND without godwit for this option"),
 ];
 
 /// Output formats for which the concatenated outputs of the pieces equal the output of one run, each with its kind of
@@ -61,7 +64,7 @@ pub(super) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchErr
         check_option(&name, &REFUSED_OPTIONS)?;
         let one = || match values.as_slice() {
             [value] => Ok(value.clone()),
-            _ => Err(wrong(format!("{name} takes one value here, and has {}", values.len()))),
+            _ => Err(wrong(format!("{name} has {} values, but godwit accepts one", values.len()))),
         };
         match name.as_str() {
             "--query" | "-q" => command.query_path = Some(one()?).filter(|query| query != "-").map(PathBuf::from),
@@ -104,7 +107,7 @@ fn group_options(words: &[String]) -> Result<Vec<(String, Vec<String>)>, String>
                 None => found.push((word.clone(), Vec::new())),
             },
             (false, Some((_, values))) => values.push(word.clone()),
-            (false, None) => return Err(format!("{word} precedes all options")),
+            (false, None) => return Err(format!("{word} stands before the first option; write options first")),
         }
     }
     Ok(found)
@@ -114,7 +117,10 @@ fn format_header(values: &[String], named: ReportHeader) -> Result<ReportHeader,
     let format = values.first().map_or("6", String::as_str);
     let unsupported = |option: String, problem| Err(SearchError::Unsupported { option, problem });
     if values.iter().any(|value| value == "qnum") {
-        return unsupported("--outfmt with qnum".to_owned(), "queries are numbered in each piece; use qseqid");
+        return unsupported(
+            "--outfmt with qnum".to_owned(),
+            "each piece of the queries is numbered from 0; use qseqid",
+        );
     }
     match SUPPORTED_FORMATS.iter().find(|(name, _)| *name == format) {
         Some((_, ReportHeader::None)) => Ok(named),
@@ -132,7 +138,8 @@ fn header_option(values: &[String], otherwise: ReportHeader) -> Result<ReportHea
         Some("0") => Ok(otherwise),
         Some("simple") => Ok(ReportHeader::Line),
         _ => {
-            let problem = "its lines have the command line and the time; use --header simple";
+            let problem = "its header contains the command line and the time, which differ between pieces; use \
+                           --header simple";
             Err(SearchError::Unsupported { option: "--header verbose".to_owned(), problem })
         }
     }

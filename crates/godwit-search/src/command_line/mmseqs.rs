@@ -13,16 +13,19 @@ const SHUFFLE_FILES: usize = 32;
 /// Rejected options: with them, the results for a query depend on other queries, or the output is not a single file of
 /// rows.
 const REFUSED_OPTIONS: [RefusedOption; 10] = [
-    ("--db-output", "a database has its queries numbered; leave it out"),
-    ("--mpi-runner", "MMseqs2 would distribute the work itself; omit it, or run MMseqs2 without godwit"),
-    ("--force-reuse", "each piece has scratch files of its own; leave it out"),
-    ("--exhaustive-search", "it reverses the search, and needs all queries at once; omit it"),
-    ("--createdb-mode", "pieces of the queries are files of their own; leave it out"),
+    ("--db-output", "databases of several pieces of the queries cannot be joined; omit it"),
+    ("--mpi-runner", "godwit distributes the work itself; omit it, or run MMseqs2 without godwit"),
+    ("--force-reuse", "each piece of the queries has its own scratch files, which cannot be reused; omit it"),
+    (
+        "--exhaustive-search",
+        "it searches the database against all queries, but godwit searches queries in pieces; omit it",
+    ),
+    ("--createdb-mode", "godwit passes the queries to MMseqs2 in its own files; omit it"),
     ("--lca-search", "its results may change if queries are searched in pieces; omit it"),
-    ("--id-offset", "queries are numbered in each piece; leave it out"),
-    ("--compressed", "pieces that are compressed one by one are another file; leave it out"),
-    ("--help", "run the tool itself for it"),
-    ("-h", "run the tool itself for it"),
+    ("--id-offset", "each piece of the queries is numbered from 0; omit it"),
+    ("--compressed", "godwit joins uncompressed outputs; omit it, and compress the output afterwards"),
+    ("--help", "run MMseqs2 without godwit for this option"),
+    ("-h", "run MMseqs2 without godwit for this option"),
 ];
 
 /// Boolean options, whose value may be omitted.
@@ -48,7 +51,7 @@ pub(super) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchErro
     let wrong = |message: String| SearchError::Options { program: SearchProgram::Mmseqs.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| *mode == "easy-search") else {
         let option = format!("mmseqs {}", words.first().map_or("", String::as_str));
-        return Err(SearchError::Unsupported { option, problem: "give mmseqs easy-search QUERIES TARGET OUT TMP" });
+        return Err(SearchError::Unsupported { option, problem: "write mmseqs easy-search QUERIES TARGET OUT TMP" });
     };
     let words: Vec<String> = std::iter::once("mmseqs".to_owned()).chain(words.iter().cloned()).collect();
     let mut bulk = ToolSearch::from_words(SearchTool::Mmseqs, mode, &words);
@@ -71,7 +74,7 @@ pub(super) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchErro
     let [queries, target, out, scratch] = positional_arguments.as_slice() else {
         let given = positional_arguments.len();
         return Err(wrong(format!(
-            "easy-search takes QUERIES TARGET OUT TMP here, one file of each, and has {given} words"
+            "write easy-search QUERIES TARGET OUT TMP with one path for each; {given} paths are given"
         )));
     };
     command.query_path = Some(queries).filter(|query| *query != "stdin" && *query != "-").map(PathBuf::from);
@@ -115,11 +118,16 @@ fn apply_option(
         "--format-mode" => match words {
             "0" | "2" => bulk.header = ReportHeader::None,
             "4" => bulk.header = ReportHeader::Line,
-            "1" => return unsupported("its header has the targets that were hit by any query; use 0, 2 or 4"),
-            _ => return unsupported("it is one page; use 0, 2 or 4"),
+            "1" => {
+                return unsupported(
+                    "its header lists the targets with a hit of any query, but godwit searches queries in pieces; use \
+                     0, 2 or 4",
+                );
+            }
+            _ => return unsupported("it is an HTML page, which cannot be joined from pieces; use 0, 2 or 4"),
         },
         "--format-output" if words.split(',').any(|field| ["qset", "qsetid"].contains(&field)) => {
-            return unsupported("qset names the file of the queries, which is another for each piece; leave it out");
+            return unsupported("the field qset is the name of the query file, which differs for each piece; omit it");
         }
         _ => {}
     }

@@ -102,7 +102,7 @@ pub(super) fn range_commands(
     let Some((tables, (first, last))) =
         bulk.range_tables.as_ref().and_then(|tables| Some((tables, *tables.ranges.get(range)?)))
     else {
-        return Err(io::Error::other("there is no such range"));
+        return Err(io::Error::other("the range is not part of the database"));
     };
     let ending = if tables.is_protein { "pal" } else { "nal" };
     let alias = place.with_extension(ending);
@@ -243,10 +243,10 @@ impl<R: BufRead> RangeTableReader<R> {
     fn read_row(&mut self) -> io::Result<Option<(SubjectRows, bool)>> {
         let Some(line) = self.lines.next().transpose()? else { return Ok(None) };
         let mut fields = line.splitn(5, '\t');
-        let mut next = || fields.next().ok_or_else(|| io::Error::other("a row without a key"));
-        let wrong = |_| io::Error::other("an invalid key");
+        let mut next = || fields.next().ok_or_else(|| io::Error::other("a row of hits of blast_formatter has no key"));
+        let wrong = |_| io::Error::other("a row of hits has an invalid key");
         let (query, is_new) = (next()?.parse().map_err(wrong)?, next()? == "1");
-        let evalue = next()?.parse().map_err(|_| io::Error::other("an invalid key"))?;
+        let evalue = next()?.parse().map_err(|_| io::Error::other("a row of hits has an invalid key"))?;
         let score = next()?.parse().map_err(wrong)?;
         Ok(Some((SubjectRows { query, evalue, score, rows: vec![next()?.to_owned()] }, is_new)))
     }

@@ -92,7 +92,12 @@ impl ToolWorker<'_> {
     }
 
     fn handle_request(&mut self, kind: u8, from: &mut FieldReader<'_>) -> Result<ProtocolFrame, StopReason> {
-        let nonsense = || StopReason::WorkerLost(format!("the frame {:?} is unexpected here", char::from(kind)));
+        let nonsense = || {
+            StopReason::WorkerLost(format!(
+                "the frame {:?} is unexpected at this point of the protocol",
+                char::from(kind)
+            ))
+        };
         match (kind, &self.state) {
             (b'I', _) => self.handle_init(from),
             // The text before and after the reports is empty, because the reports contain the whole output of the tool.
@@ -206,7 +211,7 @@ impl ToolWorker<'_> {
         log.take(LOG_TAIL_BYTES).read_to_end(&mut log_tail)?;
         let words = output_tail(&String::from_utf8_lossy(&log_tail));
         let message = format!(
-            "{} exited during some queries: {status}; its output ends with: {words}",
+            "{} exited before it had searched all queries: {status}; its output ends with: {words}",
             self.bulk.tool.display_name()
         );
         Err(match status.code() {

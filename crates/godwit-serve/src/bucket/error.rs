@@ -60,7 +60,7 @@ impl RemoteError {
         let advice = if place.is_anonymous {
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if the bucket is not public"
         } else {
-            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and what they permit"
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and the permissions of this key"
         };
         Self::AccessDenied { path, endpoint, code_text, advice }
     }

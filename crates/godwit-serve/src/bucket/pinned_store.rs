@@ -74,7 +74,7 @@ fn to_object_store_error(error: DatasetError) -> Error {
 }
 
 fn read_only_error() -> Error {
-    to_object_store_error(DatasetError::Forbidden { problem: "objects are read-only".to_owned() })
+    to_object_store_error(DatasetError::Forbidden { problem: "the objects of a bucket are read-only".to_owned() })
 }
 
 #[async_trait]

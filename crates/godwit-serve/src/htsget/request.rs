@@ -67,7 +67,7 @@ impl HtsgetRequest {
             let parsed = text.parse::<u32>();
             parsed
                 .map(Some)
-                .map_err(|_| HtsgetError::invalid_input(format!("{name} is {text:?}, which is not a position")))
+                .map_err(|_| HtsgetError::invalid_input(format!("{name} is {text:?}, which is not a whole number")))
         };
         let list = |name: &str| words.get(name).map(|text| text.split(',').map(str::to_owned).collect());
         let (start, end) = (number("start")?, number("end")?);
@@ -90,8 +90,9 @@ impl HtsgetRequest {
 
     /// Parses the JSON body of a `POST` request.
     pub(super) fn from_body(body: &[u8]) -> Result<Self, HtsgetError> {
-        let body: RequestBody = serde_json::from_slice(body)
-            .map_err(|error| HtsgetError::invalid_input(format!("the body cannot be parsed: {error}")))?;
+        let body: RequestBody = serde_json::from_slice(body).map_err(|error| {
+            HtsgetError::invalid_input(format!("the body of the request cannot be parsed: {error}"))
+        })?;
         if body.regions.as_ref().is_some_and(Vec::is_empty) {
             return Err(HtsgetError::invalid_input("the list of regions is empty; omit it to request everything"));
         }
@@ -117,11 +118,13 @@ impl HtsgetRequest {
         }
         let (tags, notags) = (body.tags.unwrap_or_default(), body.notags.unwrap_or_default());
         if let Some(both) = tags.iter().find(|tag| !tag.is_empty() && notags.contains(tag)) {
-            return Err(HtsgetError::invalid_input(format!("{both} is in both tags and notags")));
+            return Err(HtsgetError::invalid_input(format!(
+                "the tag {both} is in both tags and notags; remove it from one of them"
+            )));
         }
         let regions = body.regions.map(|regions| {
             if regions.len() > MAX_REGIONS {
-                let problem = format!("{} regions; a request may have at most {MAX_REGIONS}", regions.len());
+                let problem = format!("the request has {} regions; the limit is {MAX_REGIONS}", regions.len());
                 return Err(HtsgetError::PayloadTooLarge { problem });
             }
             regions.into_iter().map(parse_region).collect()

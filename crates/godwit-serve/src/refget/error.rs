@@ -34,10 +34,10 @@ pub(super) enum RefgetError {
         problem: String,
     },
     /// The method is neither `GET` nor `HEAD`.
-    #[error("sequences are requested with GET")]
+    #[error("only GET is supported for sequences")]
     MethodNotAllowed,
     /// The client accepts none of the media types in which the response is available.
-    #[error("responses have the type {media_type}")]
+    #[error("the Accept header excludes {media_type}, the media type of responses")]
     NotAcceptable {
         /// The media type in which the response is available.
         media_type: &'static str,

@@ -25,8 +25,8 @@ impl CopyOutcome {
     pub(super) fn report_failures(mut self, observer: &dyn CopyObserver) -> Result<CopySummary, TransferError> {
         let failed_files = self.failures.len();
         let files = self.summary.files + self.summary.up_to_date_files + failed_files;
-        // The returned error decides the exit code: errors of this host have precedence, then errors of the server,
-        // then all others.
+        // The returned error decides the exit code. Errors of this host have precedence over errors of the server, and
+        // both over all other errors.
         let is_here =
             |failure: &EntryFailure| matches!(failure.error, TransferError::Io { .. } | TransferError::Busy { .. });
         let is_there = |failure: &EntryFailure| {
@@ -66,8 +66,9 @@ impl CopyOperation<'_> {
         }
         let hidden = self.plan.exclude_hidden();
         if hidden > 0 {
-            let message =
-                format!("{hidden} files and directories are skipped: servers reject names that begin with a dot");
+            let message = format!(
+                "{hidden} files and directories whose names begin with a dot are skipped: servers reject such names"
+            );
             self.observer.on_event(&CopyEvent::Warning { message });
         }
         let is_new = |entry: &Entry| entry.link_target.is_some() || !is_utf8_path_text(&entry.path);
@@ -79,7 +80,7 @@ impl CopyOperation<'_> {
                 let path = item.entry.path;
                 let what = if item.entry.link_target.is_some() { "links" } else { "names that are not UTF-8" };
                 let problem = format!(
-                    "{}: {server} has an earlier version, which does not accept {what}",
+                    "{}: {server} runs an earlier version of godwit, which does not accept {what}",
                     escape_for_display(&path)
                 );
                 EntryFailure { path, error: TransferError::Unsupported { problem } }
@@ -105,7 +106,7 @@ impl CopyOperation<'_> {
         } else {
             self.control.list_if_present(&self.destination_path, LinkPolicy::Preserve).await?
         };
-        // If the directory does not exist, this copy creates it.
+        // A destination directory that does not exist yet is created by this copy, so its entries need no check.
         let there = there.map(|listing| listing.entries).unwrap_or_default();
         let wanted: HashSet<&str> = self.plan.items.iter().map(|item| item.entry.path.as_str()).collect();
         let is_surplus =

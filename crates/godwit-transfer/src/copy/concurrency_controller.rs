@@ -2,9 +2,9 @@
 //! within the number of packets that the path can hold.
 //!
 //! The throughput of a connection over a long path depends on socket buffers at both ends and on packet losses, which
-//! the receiving end cannot see. So the controller tries other numbers: it doubles the number as long as the throughput
-//! grows enough, else it restores the previous number. Excess connections stay open without requests. If the throughput
-//! falls later, the controller tries again.
+//! the receiving end cannot see. So the controller measures: it doubles the number of connections as long as the
+//! throughput grows enough, and otherwise restores the previous number. Excess connections stay open without requests.
+//! If the throughput falls later, the controller tries again.
 //!
 //! A slow path holds few packets. Over 10 Mbit/s and 40 ms, 16 connections with at least four packets in flight each
 //! lost most of the data. They took five times as long as two connections. So on such a path the controller tries fewer
@@ -19,7 +19,7 @@ const MAX_STREAMS: u32 = 128;
 const MEASUREMENT_ROUND_TRIPS: u32 = 20;
 /// Shortest duration of a measurement.
 const MIN_MEASUREMENT_DURATION: Duration = Duration::from_secs(1);
-/// With fewer bytes in flight per connection than this, the controller tries fewer connections.
+/// If a connection has fewer bytes in flight than this, the controller tries fewer connections.
 const MIN_IN_FLIGHT_BYTES: f64 = 24.0 * 1024.0;
 /// More connections are tried only if each would have at least this many bytes in flight.
 const PROBE_MIN_IN_FLIGHT_BYTES: f64 = 6.0 * 1024.0;
@@ -28,7 +28,8 @@ const PROBE_MIN_IN_FLIGHT_BYTES: f64 = 6.0 * 1024.0;
 const REDUCTION_SETTLING_MEASUREMENTS: u32 = 3;
 /// Smallest number of connections that the controller tries; fewer would not reduce the load on the path.
 const MIN_STREAMS: u32 = 2;
-/// Smallest ratio of the new throughput to the previous one that justifies more connections.
+/// Smallest ratio of the new throughput to the previous throughput at which the controller keeps the higher number of
+/// connections.
 const MIN_SPEEDUP_FACTOR: f64 = 1.1;
 /// If the throughput falls below this fraction of the best one, the controller assumes that the path has changed.
 const PATH_CHANGE_RATE_FRACTION: f64 = 0.7;
@@ -140,15 +141,16 @@ impl ConcurrencyController {
             ControllerState::ProbeMore { streams, bytes_per_s: before, .. } => {
                 (ControllerState::Settled { bytes_per_s: before }, streams)
             }
-            // The throughput has risen, so the path is not slow.
+            // More throughput with fewer connections would indicate a slow path; here the throughput has risen with
+            // more connections.
             ControllerState::ProbeFewer { streams, .. } if fewer >= 2 * self.streams => {
                 (ControllerState::Measure, fewer.min(streams))
             }
             ControllerState::ProbeFewer { streams, bytes_per_s, settling_measurements: waits @ 1.. } => {
                 (ControllerState::ProbeFewer { streams, bytes_per_s, settling_measurements: waits - 1 }, self.streams)
             }
-            // The previous throughput may have been that of the slow start of the copy; then fewer connections seem to
-            // be fast.
+            // If the previous throughput was measured during the slow start of the copy, any later measurement looks
+            // fast, also with fewer connections.
             ControllerState::ProbeFewer { bytes_per_s: before, .. } if bytes_per_s * MIN_SPEEDUP_FACTOR >= before => {
                 try_fewer().unwrap_or_else(try_more)
             }
@@ -196,20 +198,21 @@ mod tests {
 
     #[test]
     fn a_slow_path_has_few_unless_that_is_slower() {
-        // A path of 10 Mbit/s, on which many connections lose packets.
+        // Simulate a path of 10 Mbit/s, on which many connections lose packets.
         let slow = |streams: u32, _: u64| 1.25e6 / (1.0 + f64::from(streams) / 16.0);
         assert_eq!(stream_count_changes(slow, 1 << 40), [16, 2, 4, 2]);
-        // If packets are lost at random, each connection adds its own rate.
+        // If packets are lost at random, each additional connection increases the total rate.
         let lossy = |streams: u32, _: u64| f64::from(streams) * 0.3e6;
         assert_eq!(stream_count_changes(lossy, 1 << 40), [16, 7, 16]);
     }
 
     #[test]
     fn a_slow_beginning_is_not_taken_for_a_slow_path_for_long() {
-        // The disk of the server starts slowly.
+        // Simulate a server whose disk is slow at the start of the copy.
         let late = |_: u32, tick: u64| if tick < 20 { 0.1e6 } else { 100e6 };
         assert_eq!(stream_count_changes(late, 1 << 40)[..3], [16, 2, 16]);
-        // The disk starts slowly, and on this path each connection adds its own rate.
+        // Simulate a server whose disk is slow at the start, and a path on which each additional connection increases
+        // the total rate.
         let lossy = |streams: u32, tick: u64| if tick < 20 { 0.1e6 } else { f64::from(streams) * 0.6e6 };
         assert_eq!(stream_count_changes(lossy, 1 << 40).last(), Some(&128));
     }

@@ -111,7 +111,7 @@ impl CopyOperation<'_> {
                 Ok((DeltaOutcome::Unsuitable { reason }, _)) => {
                     left.entry(reason).or_default().push(escape_for_display(&item.source_path))
                 }
-                // Another copy has completed the file meanwhile.
+                // Another copy has completed the file since the listing.
                 Ok((DeltaOutcome::AlreadyPresent, _)) => {}
                 Err(error @ (TransferError::Interrupted | TransferError::Timeout { .. })) => return Err(error),
                 Err(error) => left
@@ -122,7 +122,7 @@ impl CopyOperation<'_> {
         }
         for (why, files) in left {
             let others = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
-            self.warn(format!("{}{others}: sent without delta compression: {why}", files[0]));
+            self.warn(format!("{}{others}: copied without delta compression: {why}", files[0]));
         }
         Ok(packed)
     }
@@ -147,7 +147,7 @@ impl CopyOperation<'_> {
             }
             false => self.control.begin_files(&self.destination_path, &entries, true).await?.1,
         };
-        // Files whose state is unknown are left to the ordinary copy, which reports the error.
+        // If the server did not report the state of a file, the ordinary copy handles the file and reports the error.
         let nothing = |(item, have)| matches!(have, Ok(ReceiverState::Absent)).then_some(item);
         Ok(items.into_iter().zip(have).filter_map(nothing).collect())
     }
@@ -176,7 +176,7 @@ impl CopyOperation<'_> {
         }
         let server = self.control.server_uri();
         self.warn(match references.paths() {
-            [] => "no reference is given (--reference): genomes are sent without delta compression".to_owned(),
+            [] => "--reference is not given: genomes are copied without delta compression".to_owned(),
             [only] => format!(
                 "{server} has no reference with the sequences of {}: genomes are sent without delta compression; add \
                  it there with `godwit serve --reference`",
@@ -308,7 +308,7 @@ impl CopyOperation<'_> {
             };
             let piece = DeltaMessage::from_batch(&batch, &app_metadata)?;
             sent_bytes += (piece.packed.len() + piece.block_specs.len()) as u64;
-            // The receiver has stopped; its result states the reason.
+            // Sending failed because the receiving thread has stopped; its result contains the reason.
             if sender.send(piece).await.is_err() {
                 break Ok(());
             }
@@ -357,7 +357,10 @@ impl CopyOperation<'_> {
         };
         let hearing = async {
             let mut answers = answers.await?;
-            let answer = answers.next().await?.ok_or(FlightError::Malformed { problem: "the response is missing" })?;
+            let answer = answers
+                .next()
+                .await?
+                .ok_or(FlightError::Malformed { problem: "the server closed the delta copy without a response" })?;
             Ok::<DeltaOutcome, DeltaCopyError>(from_json(&answer)?)
         };
         tokio::pin!(sending, hearing);

@@ -20,9 +20,9 @@ enum VerificationOutcome {
     /// Blocks that differ between source and destination, the hashes of all blocks, and the 0-based index of the
     /// source.
     Compared(RangeSet, Vec<BlockHash>, u32),
-    /// The source with this index no longer has the file, or no longer has this version of it.
+    /// The source with this index does not have the file, or this version of the file, any more.
     SourceGone(u32, TransferError),
-    /// The server no longer has the upload session of this name.
+    /// The server does not have the upload session of this name any more.
     SessionLost(String),
 }
 
@@ -46,8 +46,7 @@ pub(super) struct FileVerification {
     pub(super) block_hashes: Arc<BlockHashCache>,
     pub(super) item: CopyItem,
     pub(super) file: FileId,
-    /// Request for the block hashes that was sent while the last blocks were still in transit; `None` if there was
-    /// none.
+    /// The running request for the block hashes, if it was sent before the last blocks arrived; otherwise `None`.
     pub(super) hash_prefetch: Option<HashPrefetch>,
 }
 
@@ -78,7 +77,7 @@ impl FileVerification {
                 StreamEvent::SessionEvent(SessionEvent::VerificationFailed { file, blocks, source })
             }
             Ok(VerificationOutcome::SourceGone(source, error)) => StreamEvent::FileFailed { file, source, error },
-            // The session then tries another source, until none is left.
+            // After this event, the session requests the hashes from another source, if there is one.
             Err(why) if why.concerns_one_file() => StreamEvent::FileFailed {
                 file,
                 source: self.hash_sources.first().map_or(0, |prover| prover.source),
@@ -116,7 +115,7 @@ impl FileVerification {
                 let Some(prover) = self.hash_sources.first() else { return Err(no_source_error()) };
                 match prover.control.finish_file(session, self.file, &tree, false).await {
                     Ok(wrong) => Ok(VerificationOutcome::Compared(wrong, tree, 0)),
-                    // The server was restarted and no longer knows the session.
+                    // The server has no session of this name any more, because it was restarted.
                     Err(error) if is_unknown_session(&error) => Ok(VerificationOutcome::SessionLost(session.clone())),
                     Err(error) => Err(error_from_status(error)),
                 }
@@ -146,5 +145,5 @@ async fn fetch_block_hashes(provers: &[HashSource], retry_timeout: Duration) -> 
 }
 
 fn no_source_error() -> TransferError {
-    TransferError::Internal { problem: "a file without a source is to be verified".to_owned() }
+    TransferError::Internal { problem: "a file to verify has no source".to_owned() }
 }

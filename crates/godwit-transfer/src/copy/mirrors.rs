@@ -26,7 +26,8 @@ pub(super) struct Mirror {
     pub(super) control: Arc<ControlClient>,
     /// Path of the source on this mirror.
     path: String,
-    /// Path and version, on this mirror, of each item of the plan; `None` if the mirror lacks the file.
+    /// For each item of the plan, the path and the version of the file on this mirror; `None` if the mirror does not
+    /// have the file.
     source_files: Vec<Option<(String, u64)>>,
 }
 
@@ -52,10 +53,14 @@ pub(super) async fn connect_mirrors(
     let mut remotes = Vec::new();
     for place in [source].into_iter().chain(&options.mirrors) {
         let Location::Remote(remote) = place else {
-            return Err(TransferError::rejected(format!("{place} is not on a server, as --also-from requires")));
+            return Err(TransferError::rejected(format!(
+                "{place} is not the URL of a server, as --also-from requires"
+            )));
         };
         if split_glob(remote.path.trim_matches('/'))?.is_some() {
-            return Err(TransferError::rejected(format!("{place} is a glob, which --also-from does not support")));
+            return Err(TransferError::rejected(format!(
+                "{place} is a pattern, which --also-from does not support; name one file or directory"
+            )));
         }
         remotes.push(remote);
     }

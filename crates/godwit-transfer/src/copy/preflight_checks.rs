@@ -17,7 +17,7 @@ pub(super) fn check_no_mirrors(options: &CopyOptions) -> Result<(), TransferErro
     if options.mirrors.is_empty() {
         return Ok(());
     }
-    Err(TransferError::rejected("--also-from is for copies from servers to this host"))
+    Err(TransferError::rejected("--also-from is supported only for copies from servers to this host; omit it"))
 }
 
 /// Rejects a relay (`--relay`) for a copy between two servers.
@@ -39,7 +39,7 @@ pub(super) fn check_pools(
     let is_pool = |place: &Location| matches!(place, Location::Remote(remote) if remote.is_pool);
     let others = options.mirrors.iter().chain(&options.relay);
     if others.clone().any(is_pool) {
-        return Err(TransferError::rejected("--also-from and --relay require single servers, not a pool"));
+        return Err(TransferError::rejected("--also-from and --relay do not support a pool; name a server"));
     }
     if !sources.iter().chain([destination]).any(is_pool) {
         return Ok(());
@@ -77,7 +77,7 @@ pub(super) fn check_endpoints(
     options: &CopyOptions,
 ) -> Result<(), TransferError> {
     if downloads && sources.iter().any(|source| matches!(source, Location::Local(_))) {
-        let problem = "a copy needs a server at one end; within this host, use cp";
+        let problem = "source and destination are both on this host; name a server as one of them, or use cp";
         return Err(TransferError::rejected(problem));
     }
     if matches!(options.compression, Compression::Delta(_)) && options.relay.is_some() {
@@ -87,8 +87,8 @@ pub(super) fn check_endpoints(
     Ok(())
 }
 
-/// Returns the local files that cannot be read or that differ from their expected checksum. Files without one are not
-/// read.
+/// Returns the local files that cannot be read or whose checksum differs from the list. Files without a listed checksum
+/// are not read.
 pub(super) async fn verify_local_sources(
     items: &[CopyItem],
     sums: &HashMap<String, ExpectedChecksums>,

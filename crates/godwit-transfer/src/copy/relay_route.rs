@@ -42,7 +42,7 @@ impl RelayRoute {
         retry_timeout: std::time::Duration,
     ) -> Result<Self, TransferError> {
         let Location::Remote(remote) = relay else {
-            return Err(TransferError::rejected(format!("{relay} is not a server, as --relay requires")));
+            return Err(TransferError::rejected(format!("{relay} is not the URL of a server, as --relay requires")));
         };
         let control = Arc::new(ControlClient::connect(remote, credentials, retry_timeout).await?);
         Ok(Self { control, tokens: Mutex::default(), copy_id: random_id()? })

@@ -49,7 +49,7 @@ struct StreamSlot {
 }
 
 impl StreamSlot {
-    /// Closes the connection. Events that it has already sent will be discarded.
+    /// Closes the connection. Events that its task has already sent are discarded.
     fn close(&mut self) {
         self.attempt += 1;
         (self.requests, self.client, self.task) = (None, None, None);
@@ -187,7 +187,8 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         }
     }
 
-    /// Converts the event of a stream task to an event of the session; `None` if the session does not need it.
+    /// Converts the event of a stream task to an event of the session; returns `None` for events that the session does
+    /// not use.
     async fn session_event_of(&mut self, note: StreamEvent) -> Result<Option<SessionEvent>, TransferError> {
         Ok(match note {
             StreamEvent::SessionEvent(event) => {
@@ -324,7 +325,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         let slot = &mut self.slots[stream_id as usize];
         (slot.requests, slot.source, slot.client) = (Some(request_sender), source, None);
         if slot.task.take().is_some() {
-            // The stream moves to another source: events of its earlier connection are discarded.
+            // The stream now has a connection to another source, so events of its earlier connection are discarded.
             slot.attempt += 1;
         }
         let first = slot.attempt == 0;
@@ -362,7 +363,8 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
             }
         };
         if let Some(request_sender) = &slot.requests {
-            // If the stream task has just ended, it reports that in an event; so a failure to send is ignored.
+            // Sending fails if the stream task has just ended. Ignore this error, because the task also reports its end
+            // as an event.
             let _ = request_sender.send(BlockRequest { request_id, is_prefetched, ranges });
         }
     }

@@ -82,7 +82,7 @@ pub(crate) enum Direction {
     Upload { block_hashes: Arc<BlockHashCache>, session: String },
 }
 
-/// The server with which a relay communicates for this copy, and the authorization for it.
+/// The server to which a relay connects for this copy, and the delegation token for that server.
 #[derive(Clone)]
 pub(crate) struct RelayTarget {
     /// URI of the server behind the relay.
@@ -115,7 +115,7 @@ pub(crate) struct StreamTask {
 
 impl StreamTask {
     fn send_event(&self, note: StreamEvent) {
-        // If the copy has ended, the event is discarded.
+        // Sending fails if the copy has ended; the event is then not needed.
         let _ = self.events.send(note);
     }
 
@@ -191,7 +191,7 @@ impl StreamTask {
                 }) = asked.recv().await
                 {
                     let (this, client, inbox) = (self.clone(), client.clone(), receiver.clone());
-                    // Prefetched blocks that the first request does not need are dropped here.
+                    // Drop the prefetched blocks that are not part of the first request.
                     let ahead = prefetch.take().filter(|_| is_ahead);
                     while fetches.try_join_next().is_some() {}
                     fetches.spawn(async move {
@@ -331,7 +331,7 @@ impl StreamTask {
                 sender.send(&batch, &[]).await?;
             }
         }
-        // If the thread has panicked, the remaining blocks of the request are missing.
+        // If the reading thread has panicked, the request ends without its remaining blocks.
         reading.await.map_err(|error| TransferError::Internal { problem: error.to_string() })?;
         Ok(())
     }
@@ -385,7 +385,7 @@ impl From<TransferError> for StreamError {
     fn from(error: TransferError) -> Self {
         match error {
             TransferError::Flight(error) => Self::Connection(error),
-            // A message may be invalid because bits were flipped in transit.
+            // An invalid message may be the result of a transmission error, so the connection is opened again.
             TransferError::Rejected { .. } => Self::Connection(FlightError::Malformed { problem: "invalid response" }),
             error => Self::Local(error),
         }

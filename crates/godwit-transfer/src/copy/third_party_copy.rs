@@ -30,7 +30,9 @@ pub(super) async fn request_third_party_copy(
     let mut granted = Vec::new();
     for source in sources {
         let Location::Remote(remote) = source else {
-            return Err(TransferError::rejected("sources must be either all on this host or all on servers"));
+            return Err(TransferError::rejected(
+                "some sources are on this host and others on servers; copy them with separate commands",
+            ));
         };
         let control = ControlClient::connect(remote, credentials, options.idle_timeout).await?;
         // All matches of a glob are below the directory before the first wildcard, so the token covers that directory.
@@ -58,7 +60,7 @@ pub(super) async fn request_third_party_copy(
     let asking = async {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            // Ignore errors of these calls: the response to the fetch itself reports the outcome.
+            // Ignore errors of the calls that request progress, because the response to the fetch reports the outcome.
             for event in control.fetch_events(&request.copy_id).await.unwrap_or_default() {
                 observer.on_event(&event);
             }
@@ -66,7 +68,8 @@ pub(super) async fn request_third_party_copy(
     };
     tokio::select! {
         fetched = control.request_fetch(&request) => fetched,
-        () = asking => Err(TransferError::Internal { problem: "the requests for progress ended".to_owned() }),
+        () = asking => Err(TransferError::Internal { problem: "the server that fetches the files closed the stream of \
+                                                               its progress".to_owned() }),
     }
 }
 

@@ -74,8 +74,7 @@ pub(crate) struct IncomingBlock<'b> {
 impl BlockBatch {
     /// Parses a received Arrow batch; fails if its schema is not [`BLOCK_SCHEMA`].
     pub(crate) fn from_batch(batch: &RecordBatch) -> Result<Self, TransferError> {
-        let wrong =
-            || TransferError::rejected("the other end sent a batch with columns other than those of file blocks");
+        let wrong = || TransferError::rejected("the other end sent a batch that lacks the columns of file blocks");
         if batch.schema().fields() != BLOCK_SCHEMA.fields() {
             return Err(wrong());
         }
@@ -109,8 +108,8 @@ impl<'b> IncomingBlock<'b> {
         } else {
             std::borrow::Cow::Owned(decompress_block(self.data, self.block_bytes as usize)?)
         };
-        // Bytes that cannot be a block of the file have no hash: more than a block, or none in a file of several
-        // blocks.
+        // Return no hash if the bytes cannot be a block of the file: they are longer than a block, or empty although
+        // the file has several blocks.
         if data.len() as u64 > BLOCK_BYTES || data.is_empty() && block_count(size_bytes) > 1 {
             return None;
         }

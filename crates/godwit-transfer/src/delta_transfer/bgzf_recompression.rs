@@ -106,9 +106,7 @@ impl<R: Read> BgzfTextReader<R> {
         self.block_specs.borrow_mut().extend(entries.finish());
         self.compressed_bytes += taken as u64;
         if self.stored_bytes * MIN_BYTES_PER_STORED_BYTE > self.compressed_bytes {
-            return Err(unsuitable_error(
-                "it was compressed by another program, and the same bytes cannot be restored",
-            ));
+            return Err(unsuitable_error("its compressor is not supported, so its exact bytes could not be restored"));
         }
         if is_first && self.text.first() != Some(&b'>') {
             return Err(unsuitable_error("it is not a FASTA file"));
@@ -136,8 +134,9 @@ impl<R: Read> Read for BgzfTextReader<R> {
 fn complete_block_lengths(bytes: &[u8]) -> io::Result<Vec<usize>> {
     let (mut lengths, mut at) = (Vec::new(), 0);
     while let Ok(length) = block_length(&bytes[at..]) {
-        let length = length
-            .ok_or_else(|| unsuitable_error("it is gzip, whose bytes cannot be restored; compress it with bgzip"))?;
+        let length = length.ok_or_else(|| {
+            unsuitable_error("it is gzip, whose exact bytes could not be restored; compress it with bgzip")
+        })?;
         if at + length > bytes.len() {
             break;
         }

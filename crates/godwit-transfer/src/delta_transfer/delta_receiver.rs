@@ -46,7 +46,7 @@ pub(crate) enum DeltaOutcome {
         #[serde(rename = "why")]
         reason: String,
     },
-    /// The complete file or blocks of it already exist at the destination.
+    /// The destination already has the complete file, or blocks of it from an interrupted copy.
     #[serde(rename = "here")]
     AlreadyPresent,
 }
@@ -68,11 +68,15 @@ impl DeltaInput<'_> {
             return Ok(false);
         }
         let Some(piece) = self.messages.blocking_recv() else {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream of messages ended early"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the other end closed the stream before the file was complete",
+            ));
         };
         if !piece.block_specs.is_empty() {
             self.has_blocks = true;
-            let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the block specifications are invalid");
+            let wrong =
+                || io::Error::new(io::ErrorKind::InvalidData, "the other end sent invalid sizes of BGZF blocks");
             decode_block_specs(&piece.block_specs, &mut self.block_specs.borrow_mut()).ok_or_else(wrong)?;
         }
         (self.packed_bytes, self.trailer) = (io::Cursor::new(piece.packed), piece.trailer);
@@ -103,7 +107,10 @@ struct HashingWriter<'f> {
 impl Write for HashingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes + bytes.len() as u64 > self.max_bytes {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file has more bytes than announced"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the other end sent more bytes than it announced for the file",
+            ));
         }
         self.file.write_all(bytes)?;
         self.hasher.update(bytes);
@@ -160,7 +167,7 @@ impl DeltaReceiver {
             hashed
         };
         hashed.flush().map_err(failed)?;
-        // The packed file ends before the message with the trailer.
+        // The packed file has ended, and only the message with the trailer follows.
         while coming.trailer.is_none() {
             coming.receive_message().map_err(failed)?;
         }

@@ -113,7 +113,7 @@ impl DeltaSender {
                 self.pack_text(&mut BgzfTextReader::new(raw, self.threads, making), &mut out)?
             }
             _ if head.starts_with(&GZIP_MAGIC) => {
-                Some("it is gzip, whose bytes cannot be restored; compress it with bgzip".to_owned())
+                Some("it is gzip, whose exact bytes could not be restored; compress it with bgzip".to_owned())
             }
             _ => Some("it is not a FASTA file".to_owned()),
         };

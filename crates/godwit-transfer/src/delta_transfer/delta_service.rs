@@ -99,7 +99,7 @@ impl DeltaService {
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
             if let Err(error) = packing.send_file(&mut |piece| sender.blocking_send(Ok(piece)).is_ok()) {
-                // If the client has closed the connection, the error is discarded.
+                // Sending fails if the client has closed the connection; the error message is then not needed.
                 let _ = sender.blocking_send(Err(error));
             }
         });
@@ -166,7 +166,7 @@ async fn receive_upload(
         let Some(batch) = chunk.batch else { continue };
         let piece = DeltaMessage::from_batch(&batch, &chunk.app_metadata)?;
         let is_last = piece.trailer.is_some();
-        // The receiver has stopped; its result states the reason.
+        // Sending failed because the receiving thread has stopped; its result contains the reason.
         if sender.send(piece).await.is_err() || is_last {
             break Ok(());
         }

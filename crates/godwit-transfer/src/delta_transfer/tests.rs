@@ -111,7 +111,7 @@ fn files_that_cannot_be_reproduced_are_detected_at_once() {
         file[at + 5] = 7;
         at += usize::from(u16::from_le_bytes([file[at + 16], file[at + 17]])) + 1;
     }
-    assert!(refused(&file).contains("by another program"));
+    assert!(refused(&file).contains("its compressor is not supported"));
     let told = refused(&compressed(b"no FASTA", 40_000, 6, 99));
     assert!(told.contains("not a FASTA file"), "{told}");
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, TryLockError, Weak};
 use super::{FileReceiver, lock};
 use crate::error::TransferError;
 
-/// Receivers whose copies ended while an operation was running.
+/// Receivers of copies that ended while one of their operations was running.
 static ENDED_RECEIVERS: Mutex<Vec<Weak<FileReceiver>>> = Mutex::new(Vec::new());
 
 /// The owner of the receiver of a copy. Dropping the owner prevents further operations, even if tasks still share the
@@ -89,8 +89,8 @@ impl FileReceiver {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Releases the locks of all files. If an operation is running, returns false; that operation then releases them at
-    /// its end.
+    /// Releases the locks of all files and returns true. If an operation is running, returns false, and that operation
+    /// releases the locks when it ends.
     fn try_release_files(&self) -> bool {
         if let Err(TryLockError::WouldBlock) = self.operation_lock.try_write() {
             return false;

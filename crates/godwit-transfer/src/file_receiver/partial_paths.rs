@@ -51,7 +51,8 @@ mod tests {
             assert_eq!(beside.parent(), Some(Path::new("/d")));
             beside.file_name().and_then(|name| name.to_str()).map(str::to_owned).unwrap()
         };
-        // Names that are short enough must stay as in earlier versions, so that their copies can be resumed.
+        // Short names must be the same as in earlier versions of godwit, so that copies that these versions started can
+        // be resumed.
         let longest = "n".repeat(255 - 1 - MAX_SUFFIX_BYTES);
         assert_eq!(name_of(&longest, JOURNAL_SUFFIX), format!(".{longest}{JOURNAL_SUFFIX}"));
         for name in ["n".repeat(236), "n".repeat(255), "é".repeat(127), "字".repeat(85)] {

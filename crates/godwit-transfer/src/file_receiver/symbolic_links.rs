@@ -91,7 +91,8 @@ impl FileReceiver {
             return Err(outside_target_error(&entry.path, &target));
         }
         if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            let problem = "it is a directory here and a link at the source; move it away";
+            let problem = "the destination has a directory of this name, but the source has a symbolic link; move the \
+                           directory away";
             return Err(TransferError::io_error("create", place)(Error::new(ErrorKind::IsADirectory, problem)));
         }
         let part = partial_path(place, PART_SUFFIX);

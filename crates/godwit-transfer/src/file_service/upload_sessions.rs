@@ -45,7 +45,7 @@ pub(super) struct UploadSession {
 }
 
 impl UploadSession {
-    /// Records the present time as that of the last use.
+    /// Records the current time as that of the last use.
     pub(super) fn mark_used(&self) {
         *lock(&self.last_used) = Instant::now();
     }

@@ -44,7 +44,7 @@ impl Origin {
     /// Returns the identifier of a version of the file `path` at a server. `server` must be the canonical URI.
     pub(super) fn new(server: &str, path: &str, state: &FileVersion) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("godwit 2026-11 origins of blocks");
-        // Include the block size, because another version of this program may have another one.
+        // Include the block size, because it may differ in another version of godwit.
         hasher.update(&BLOCK_BYTES.to_le_bytes());
         for part in [server.as_bytes(), path.trim_matches('/').as_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
@@ -201,8 +201,8 @@ impl RelayCache {
 
     fn remove_files(&self, names: &[CacheKey]) {
         for name in names {
-            // Ignore errors: a missing file needs no removal, and the next process adds any remaining file to its index
-            // again.
+            // Ignore errors: if the file does not exist, its removal is not necessary, and if it remains, the next
+            // process adds it to its index.
             let _ = fs::remove_file(self.file_path(*name));
         }
     }
@@ -222,8 +222,8 @@ impl RelayCache {
         }
     }
 
-    /// Returns the hash of a block of a file version, if known from an earlier read. Only the server knows whether the
-    /// version is current.
+    /// Returns the hash of a block of a file version if an earlier request has stored it. Only the upstream server can
+    /// decide whether the version is current.
     pub(super) fn block_hash(&self, origin: &Origin, block: u64) -> Option<BlockHash> {
         let name = CacheKey::Origin(origin.0);
         if !lock(&self.lru).mark_used(name) {

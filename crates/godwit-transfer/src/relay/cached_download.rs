@@ -326,7 +326,7 @@ impl CachedDownload {
         while let Some(first) = left.first() {
             let (flights, first) = (&self.request.pending_fetches, self.request.block_key(*first));
             if !flights.wait_for_progress(&first, PENDING_FETCH_TIMEOUT).await {
-                // The other request is stuck or too slow, so fetch all its blocks here.
+                // The other request makes no progress, so this request fetches all blocks for which it waits.
                 let stuck = left
                     .iter_mut()
                     .filter(|piece| flights.are_of_one_request(&first, &self.request.block_key(**piece)));

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Size of a page, bytes. On disk, a file takes whole pages.
+/// Size of a disk page, bytes. The disk space of a file is a multiple of it.
 const PAGE_BYTES: u64 = 4096;
 
 /// The name of a file in the cache, in `blocks/` or `origins/`.

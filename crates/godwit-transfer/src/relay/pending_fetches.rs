@@ -43,7 +43,7 @@ impl PendingFetches {
     /// timeout.
     pub(super) async fn wait_for_progress(&self, key: &BlockKey, timeout: Duration) -> bool {
         let Some(mut landings) = self.lock_fetches().get(key).cloned() else { return true };
-        // Ignore blocks that were completed before this call.
+        // Ignore notifications of blocks that were completed before this call.
         landings.mark_unchanged();
         if !self.is_pending(key) {
             return true;

@@ -403,7 +403,7 @@ fn a_client_of_an_earlier_version_receives_the_first_entry_that_cannot_be_copied
         let begun: Result<Vec<String>, FlightError> = act("godwit.files.begin", &begin).await;
         assert!(
             godwit_model::message_with_causes(&begun.unwrap_err())
-                .contains("it is a directory here and a file at the source")
+                .contains("the destination has a directory of this name")
         );
     });
 }

@@ -12,7 +12,8 @@ pub struct AccessArgs {
     /// File with the token for the server
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Trust servers whose certificate is in this file, or signed by one in it, PEM [default: the system's list]
+    /// Trust servers whose certificate is in this PEM file, or was signed by a certificate in it [default: the
+    /// certificates of the system]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Client certificate, PEM, for servers that require one

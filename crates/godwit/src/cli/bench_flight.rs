@@ -27,7 +27,7 @@ pub struct BenchFlightArgs {
     /// Flight call
     #[arg(long, value_enum, value_delimiter = ',', default_value = "get,put", value_name = "METHODS")]
     pub method: Vec<BenchMethod>,
-    /// Concurrent connections, one result each
+    /// Numbers of concurrent connections; each number gives one result
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,..", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub streams: Vec<u32>,
     /// Schema of the rows

@@ -9,7 +9,7 @@ use super::{AccessArgs, TableFormat};
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("asked").required(true).args(["at", "data"]))]
 pub struct BenchQueryArgs {
-    /// The statements: SELECT, one result each
+    /// SELECT statements to measure; each statement gives one result
     #[arg(value_name = "SQL", required = true)]
     pub statements: Vec<String>,
     /// Query this server: grpc+tls://HOST:PORT (grpc+tcp:// without encryption)
@@ -20,7 +20,7 @@ pub struct BenchQueryArgs {
     pub data: Option<PathBuf>,
     #[command(flatten)]
     pub access: AccessArgs,
-    /// Concurrent clients, each with its own connection, one result each
+    /// Numbers of concurrent clients, each with its own connection; each number gives one result
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,..", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub clients: Vec<u32>,
     /// Executions of each statement by each client

@@ -7,10 +7,10 @@ use super::value_parsers::parse_size;
 
 #[derive(Args)]
 pub struct BenchShuffleArgs {
-    /// Workers that shuffle with each other, each a local process, one result each
+    /// Numbers of local worker processes that exchange data; each number gives one result
     #[arg(long, value_delimiter = ',', default_value = "1,2,4", value_name = "N,..", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub nodes: Vec<u32>,
-    /// Data of each worker, split into a slice for every worker, one result each
+    /// Data of each worker, divided into a slice for every worker; each size gives one result
     #[arg(long, value_delimiter = ',', default_value = "256M", value_name = "SIZE,..", value_parser = parse_size)]
     pub bytes: Vec<u64>,
     /// Size of a message in bytes

@@ -25,7 +25,7 @@ pub struct CallingArgs {
     /// Bases of a calling region (1M, 500K); runs of N do not count
     #[arg(long, value_name = "BASES", default_value = "1M", value_parser = parse_bases)]
     pub grid_size: u32,
-    /// Bases on either side of a region that the caller also reads [default: what it needs]
+    /// Bases on either side of a region that the caller also reads [default: the padding that the caller needs]
     #[arg(long, value_name = "BASES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub padding: Option<u32>,
     /// Threads of each caller; --threads is the total of each worker

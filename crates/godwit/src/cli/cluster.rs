@@ -51,7 +51,7 @@ pub struct SlurmArgs {
     /// Memory of each worker, including its aligner or callers [default: the cluster's]
     #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
     pub slurm_memory: Option<u64>,
-    /// Request that memory per processor, for sites that require it
+    /// Request the memory of --slurm-memory per processor, for sites that require it
     #[arg(long)]
     pub slurm_mem_per_cpu: bool,
     /// A further argument of sbatch, such as --slurm-argument=--reservation=x; repeat for more

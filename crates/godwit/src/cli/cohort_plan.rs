@@ -21,7 +21,7 @@ pub struct PlanArgs {
     /// Durations of the steps: run.json of `godwit run` or `godwit align` [default: the published BWA-GATK pipeline, 10x human genomes]
     #[arg(long, value_name = "run.json", help_heading = THIS_RUN_HEADING)]
     pub from: Option<PathBuf>,
-    /// Load balancing of streams over storage servers; none: all through one
+    /// Load balancing of streams over storage servers
     #[arg(long, value_enum, default_value_t = BalancePolicy::RoundRobin, value_name = "POLICY")]
     pub balance: BalancePolicy,
     /// Samples that a compute host processes concurrently

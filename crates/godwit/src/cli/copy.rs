@@ -50,10 +50,10 @@ pub struct CopyArgs {
     /// Reject files whose checksum differs from this list (as of md5sum, sha256sum, b3sum); repeat for more
     #[arg(long, value_name = "LIST", help_heading = THIS_RUN_HEADING)]
     pub check: Vec<PathBuf>,
-    /// Remove from DST what SRC does not have
+    /// Remove files and directories from DST that SRC does not have
     #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub sync: bool,
-    /// Print what would be done, and do nothing
+    /// Print the planned actions, and copy nothing
     #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub dry_run: bool,
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub struct MarkingArgs {
     /// The barcode has both strands (AT-GA) and is swapped on the bottom strand
     #[arg(long, requires = "barcode_tag")]
     pub duplex_umi: bool,
-    /// Tag to write each record's molecule to, such as MI
+    /// Tag in which the molecular identifier of each record is written, such as MI
     #[arg(long, value_name = "TAG", value_parser = parse_tag, requires = "barcode_tag")]
     pub molecular_identifier_tag: Option<[u8; 2]>,
     /// Partitions of the genome that are sorted and written independently

@@ -9,7 +9,7 @@ use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct PackArgs {
-    /// The genome, FASTA, plain, gzip or BGZF, or any other file; - is stdin
+    /// The genome as FASTA (plain, gzip or BGZF), or any other file; - is stdin
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// The packed file to write

@@ -54,7 +54,7 @@ pub struct AuditVerifyArgs {
     /// The audit log, as written by `godwit serve --audit`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// A chain hash noted earlier that one of the lines must have
+    /// A chain hash that was saved earlier; the verification fails unless a line has it
     #[arg(long, value_name = "HASH", help_heading = THIS_RUN_HEADING)]
     pub expect: Option<String>,
 }

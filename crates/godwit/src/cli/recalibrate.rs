@@ -23,7 +23,7 @@ pub struct RecalibrateArgs {
     /// Output BAM; its index, table, manifest and report are written beside it
     #[arg(long, value_name = "NAME.bam", value_parser = parse_bam, help_heading = THIS_RUN_HEADING)]
     pub out: PathBuf,
-    /// Records of one run of GATK
+    /// Number of records that one run of GATK processes
     #[arg(long, value_name = "N", default_value_t = SLICE_RECORDS, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub slice_records: u64,
     /// Memory of each GATK; --memory is the total [default: 4G]

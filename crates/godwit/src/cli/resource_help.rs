@@ -10,7 +10,7 @@ const CORES: &str = "Threads [default: all cores]";
 const CORES_OF_WORKER: &str = "Threads [default: all cores; with --on local, an equal share for each worker]";
 const BESIDE_OUTPUT: &str = "Directory for scratch files [default: beside the output]";
 const OF_SYSTEM: &str = "Directory for scratch files [default: TMPDIR or /tmp]";
-const NO_EFFECT: &str = "No effect on this verb; all verbs accept it";
+const NO_EFFECT: &str = "Has no effect on this verb; every verb accepts this option";
 const MEMORY_OF_ALIGN: &str =
     "Memory of godwit itself, without the aligner (512M, 8G) [default: 512M, or what the block size needs]";
 const MEMORY_OF_STATEMENT: &str = "Memory of a statement on local data (512M, 8G) [default: 2G]";
@@ -77,7 +77,7 @@ pub(super) fn search(arg: Arg) -> Arg {
 }
 
 pub(super) fn serve(arg: Arg) -> Arg {
-    let memory = "No effect on this verb; use --statement-memory and --put-memory";
+    let memory = "Has no effect on this verb; use --statement-memory and --put-memory";
     describe(arg, CORES, memory, OF_SYSTEM)
 }
 
@@ -104,7 +104,11 @@ mod tests {
             for id in RESOURCE_OPTIONS {
                 let arg = verb.get_arguments().find(|arg| arg.get_id() == id).unwrap();
                 let help = arg.get_help().unwrap().to_string();
-                assert!(help.contains(" [default: ") || help.starts_with("No effect"), "{}: {help}", verb.get_name());
+                assert!(
+                    help.contains(" [default: ") || help.starts_with("Has no effect"),
+                    "{}: {help}",
+                    verb.get_name()
+                );
                 described += 1;
             }
         }

@@ -33,7 +33,7 @@ pub struct RunArgs {
     /// Caller of the default workflow: bcftools, freebayes, gatk, or a command line, as for `godwit call`
     #[arg(long, value_name = "NAME|COMMAND", default_value = "bcftools", value_parser = parse_caller)]
     pub caller: CallerChoice,
-    /// Options of that caller that change records, in one string
+    /// Options of the caller that change records, in one string
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub caller_args: String,
     /// Ploidy of each contig, as for `godwit call`; the column sex of the sheet selects from the table for each sample

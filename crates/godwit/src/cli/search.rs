@@ -42,7 +42,7 @@ pub struct SearchArgs {
 /// Search of a database in ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SearchEngine {
-    /// Output identical to one pass, by NCBI's libraries
+    /// NCBI's libraries; the output is identical to that of a single run
     Exact,
     /// Tables of an installed BLAST+ over alias files; usually, but not always, identical to one pass
     Alias,

@@ -38,7 +38,8 @@ pub struct ServeArgs {
     /// Required audience of tokens, the claim `aud`
     #[arg(long, value_name = "NAME", requires = "jwks")]
     pub jwt_audience: Option<String>,
-    /// Accept GA4GH passports as such tokens, with visas of the issuers in this file (TOML: `[[issuer]]` with `name`, `keys` and `jku`)
+    /// Accept GA4GH passports as bearer tokens, with visas of the issuers in this file (TOML: `[[issuer]]` with `name`,
+    /// `keys` and `jku`)
     #[arg(long, value_name = "FILE", requires = "jwks")]
     pub visas: Option<PathBuf>,
     /// The claim with the name of the principal
@@ -77,19 +78,20 @@ pub struct ServeArgs {
     /// File with a secret of at least 32 characters, shared by the members of the pool only: it authenticates them to each other and makes tickets valid at all members
     #[arg(long, value_name = "FILE", requires = "pool")]
     pub pool_secret: Option<PathBuf>,
-    /// Serve DNS for the pool's name at this address, over UDP: the addresses of its live members, by its balancing policy
+    /// Answer DNS queries for the pool's name at this UDP address with the addresses of healthy members, in the order
+    /// of the balancing policy
     #[arg(long, value_name = "HOST:PORT", requires = "pool")]
     pub dns: Option<String>,
-    /// URL under which htsget clients reach this server, if it is not that of their requests, such as behind a TLS proxy
+    /// URL of this server for htsget clients, if it differs from the URL of their requests, such as behind a TLS proxy
     #[arg(long, value_name = "URL", value_parser = parse_web_url)]
     pub public_url: Option<String>,
     /// Memory for all temporary datasets of clients; larger ones are written to the directory for scratch files
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "writable")]
     pub put_memory: u64,
-    /// Connections at a time; others are closed immediately
+    /// Maximum number of concurrent connections; further connections are closed immediately
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
-    /// Concurrent calls of a named principal; others are rejected [default: no limit]
+    /// Maximum number of concurrent calls of a named principal; further calls are rejected [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub calls_per_caller: Option<u32>,
     /// Sending rate to a named principal over all its calls, in bits per second (500M) [default: no limit]
@@ -110,7 +112,7 @@ pub struct ServeArgs {
     /// Rows that each statement may return [default: no limit]
     #[arg(long, value_name = "N")]
     pub statement_rows: Option<u64>,
-    /// Statements that run at a time; others wait
+    /// Maximum number of concurrent statements; further statements wait
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub statements: u32,
     /// Time for open calls to finish after SIGTERM or Ctrl-C (30s, 5m)

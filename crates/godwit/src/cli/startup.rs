@@ -47,7 +47,8 @@ impl Cli {
         // definition.
         let relaxed = Self::command().mut_subcommands(|verb| verb.mut_args(|arg| arg.required(false)));
         let matches = relaxed.clone().try_get_matches().or_else(|error| match error.kind() {
-            // An option that another option requires may also be in a configuration file.
+            // Do not enforce that an option requires another one yet, because the other option may be in a
+            // configuration file.
             ErrorKind::MissingRequiredArgument => relaxed.ignore_errors(true).try_get_matches(),
             _ => Self::command().try_get_matches(),
         })?;

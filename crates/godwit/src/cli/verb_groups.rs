@@ -64,7 +64,7 @@ mod tests {
         let examples: Vec<&str> = SHORT_HELP.lines().filter(|line| line.starts_with("  godwit ")).collect();
         assert_eq!(examples.len(), 6);
         for example in examples {
-            // Every second piece is in quotes.
+            // After splitting the text at quotes, every second piece is a quoted text.
             let words = example.trim().split('"').enumerate().flat_map(|(at, piece)| match at % 2 {
                 0 => piece.split_whitespace().collect(),
                 _ => vec![piece],

@@ -141,7 +141,7 @@ impl ConfigFile<'_> {
             .into_iter()
             .any(|arg| arg.get_long() == Some(name) && arg.get_help_heading() == Some(super::THIS_RUN_HEADING))
         {
-            return format!("{name} is specific to one run; use it on the command line");
+            return format!("{name} cannot be set in a configuration file; pass it on the command line");
         }
         let of = verb.map(|verb| format!(" of godwit {verb}")).unwrap_or_default();
         format!("there is no option {name}{of}{}", did_you_mean(name, known))
@@ -152,15 +152,21 @@ impl ConfigFile<'_> {
     fn option_values(&self, arg: &Arg, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
         let name = arg.get_long().unwrap_or_default();
         match value {
-            DeValue::Array(values) if values.is_empty() => Err(format!("{name} is an empty list; leave it out")),
+            DeValue::Array(values) if values.is_empty() => {
+                Err(format!("{name} is an empty list; remove it, or list a value"))
+            }
             DeValue::Array(values) if options::takes_several(arg) => {
                 let words = values.iter().map(|value| self.value_text(arg, value.get_ref()));
-                words.collect::<Option<Vec<OsString>>>().ok_or_else(|| format!("{name} is a list of single values"))
+                words
+                    .collect::<Option<Vec<OsString>>>()
+                    .ok_or_else(|| format!("the list {name} may contain only numbers, text, true and false"))
             }
-            DeValue::Array(_) => Err(format!("{name} takes one value, not a list")),
-            DeValue::Boolean(_) if takes_value(arg) => Err(format!("{name} takes a value, not true or false")),
+            DeValue::Array(_) => Err(format!("{name} must have a single value, not a list")),
+            DeValue::Boolean(_) if takes_value(arg) => {
+                Err(format!("{name} must have a value other than true or false"))
+            }
             DeValue::Boolean(_) => Ok(self.value_text(arg, value).into_iter().collect()),
-            _ if !takes_value(arg) => Err(format!("{name} is true or false, without quotes")),
+            _ if !takes_value(arg) => Err(format!("{name} must be true or false, without quotes")),
             _ => match (self.value_text(arg, value), arg.get_value_delimiter()) {
                 (None, _) => Err(format!("{name} cannot be a {}", value.type_str())),
                 (Some(word), Some(delimiter)) => {

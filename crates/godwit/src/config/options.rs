@@ -91,6 +91,6 @@ fn error_reason(error: &clap::Error) -> String {
             };
             format!("it is one of {}{near}", valid.join(", "))
         }
-        _ => "it needs a value".into(),
+        _ => "the value is missing".into(),
     }
 }

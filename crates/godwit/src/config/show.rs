@@ -88,8 +88,7 @@ pub fn as_toml(config: &Config, root: &Command) -> Result<String, Failure> {
     for (variable, near) in environment::misspelled_variables(root) {
         text += &format!("# {variable} is not an option and is ignored; did you mean {near}?\n");
     }
-    // If several verbs have the same option with the same value, the option is written once, before the tables of the
-    // verbs.
+    // Write an option that has the same value for several verbs once, before the tables of the verbs.
     let shared = |row: &OptionRow<'_>| {
         let of_name = || rows.iter().filter(|other| other.name() == row.name());
         let same = |other: &OptionRow<'_>| {

@@ -39,16 +39,19 @@ fn what_is_wrong_is_named_with_its_line_and_the_nearest_that_is_right() {
         ("threads = 'many'\n", "godwit.toml, line 1: threads cannot be \"many\": invalid digit found in string"),
         ("threads = 0\n", "godwit.toml, line 1: threads cannot be \"0\": 0 is not in 1..=1024"),
         ("progress = 'plan'\n", "progress cannot be \"plan\": it is one of auto, plain, none; did you mean plain?"),
-        ("quiet = 'yes'\n", "godwit.toml, line 1: quiet is true or false, without quotes"),
-        ("threads = true\n", "godwit.toml, line 1: threads takes a value, not true or false"),
-        ("threads = [1, 2]\n", "godwit.toml, line 1: threads takes one value, not a list"),
+        ("quiet = 'yes'\n", "godwit.toml, line 1: quiet must be true or false, without quotes"),
+        ("threads = true\n", "godwit.toml, line 1: threads must have a value other than true or false"),
+        ("threads = [1, 2]\n", "godwit.toml, line 1: threads must have a single value, not a list"),
         ("memory = '8X'\n", "memory cannot be \"8X\": X is not a unit of size"),
         (
             "metrics = 'off'\n",
-            "metrics cannot be \"off\": it is one of true, false; not every verb accepts it, so set it for a verb",
+            "metrics cannot be \"off\": it is one of true, false; only some verbs accept this value: set it in the section of such a verb",
         ),
-        ("[align]\nformat = []\n", "godwit.toml, line 2: format is an empty list; leave it out"),
-        ("sample = 's'\n", "godwit.toml, line 1: sample is specific to one run; use it on the command line"),
+        ("[align]\nformat = []\n", "godwit.toml, line 2: format is an empty list; remove it, or list a value"),
+        (
+            "sample = 's'\n",
+            "godwit.toml, line 1: sample cannot be set in a configuration file; pass it on the command line",
+        ),
         ("a = \n", "godwit.toml, line 1: not TOML: "),
     ] {
         let error = load(text).expect_err(text);

@@ -16,7 +16,7 @@ use crate::demo::picard_jar;
 use godwit_model::message_with_causes;
 
 /// Details in the finding for a missing program that only `godwit demo` uses.
-const NOT_INSTALLED_FOR_DEMO: &str = "not installed; godwit demo would compare with it";
+const NOT_INSTALLED_FOR_DEMO: &str = "not installed; optional: godwit demo compares its results with this tool";
 
 /// Checks the aligners, the trimmer, and the programs with which `godwit demo` compares the output.
 pub fn engines() -> Vec<Finding> {
@@ -33,7 +33,7 @@ pub fn engines() -> Vec<Finding> {
             Some(program_finding(minimap2::PROGRAM, found, "an aligner", engine.remedy))
         }
         name => Some(match engine.program {
-            None => missing_program(name, "an aligner by its command line", engine.remedy),
+            None => missing_program(name, "an aligner that --aligner defines by its command line", engine.remedy),
             Some(path) => {
                 let version = program_version(&path, "--version").unwrap_or_else(|| "version unknown".into());
                 Finding::new(Area::Engines, name, FindingState::Fine, format!("{version}, {}", path.display()))
@@ -146,7 +146,7 @@ fn godwit_aligner(kind: IndexKind, missing: FindingState) -> Finding {
         Err(error) => wrong(
             missing.max(FindingState::Warning),
             message_with_causes(&error),
-            format!("install the {what} of this godwit"),
+            format!("install the {what} of the same version as godwit"),
         ),
     }
 }
@@ -178,7 +178,7 @@ fn reference_bwa() -> Finding {
     if version.contains(expected) {
         return found;
     }
-    let remedy = format!("godwit writes the records of bwa {expected}; compare with that version");
+    let remedy = format!("godwit's records equal those of bwa {expected}; use this version to compare");
     Finding { state: FindingState::Note, ..found }.with_remedy(remedy)
 }
 
@@ -199,7 +199,7 @@ fn picard() -> Finding {
             Area::Engines,
             "Picard",
             FindingState::Note,
-            "not usable without java; godwit demo would compare with it",
+            "not usable without java; optional: godwit demo compares its results with this tool",
         ),
         None => Finding::new(Area::Engines, "Picard", FindingState::Note, NOT_INSTALLED_FOR_DEMO),
     }

@@ -90,7 +90,7 @@ fn disk(purpose: &str, directory: &Path) -> Finding {
 fn slurm() -> Finding {
     let finding = |state, found| Finding::new(Area::Cluster, "SLURM", state, found);
     let Some(path) = find_on_path("sinfo") else {
-        return finding(FindingState::Note, "no sinfo on PATH; not needed on one host".to_owned());
+        return finding(FindingState::Note, "sinfo is not on PATH; SLURM is not needed on a single host".to_owned());
     };
     match Command::new(&path).arg("--version").stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => {
@@ -99,8 +99,11 @@ fn slurm() -> Finding {
         }
         Ok(output) => {
             let why = String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned();
-            finding(FindingState::Note, format!("{} does not work ({why}); not needed on one host", path.display()))
+            finding(
+                FindingState::Note,
+                format!("{} failed ({why}); SLURM is not needed on a single host", path.display()),
+            )
         }
-        Err(error) => finding(FindingState::Note, format!("{} does not start ({error})", path.display())),
+        Err(error) => finding(FindingState::Note, format!("{} cannot be started ({error})", path.display())),
     }
 }

@@ -120,7 +120,7 @@ impl TcpSettings {
         let off = self.switches.iter().filter(|(_, on)| !on);
         off.map(|(name, _)| {
             let meaning = TCP_SWITCHES.iter().find(|(known, _)| known == name).map_or("", |(_, meaning)| meaning);
-            let found = format!("off; with it, {meaning}");
+            let found = format!("off; if it is on, {meaning}");
             let remedy = format!("as root, `sysctl -w net.ipv4.{name}=1`");
             Finding::new(Area::Network, *name, FindingState::Warning, found).with_remedy(remedy)
         })
@@ -132,7 +132,7 @@ impl TcpSettings {
         if has(&self.allowed_congestion_controls) || self.congestion_control == "bbr" {
             return None;
         }
-        let found = if has(&self.available_congestion_controls) { "available, but not to users" } else { "not loaded" };
+        let found = if has(&self.available_congestion_controls) { "available only to root" } else { "not loaded" };
         let remedy = "as root, `modprobe tcp_bbr` and `sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"`: \
                       where one packet in a thousand is lost at 100 ms, 16 streams of bbr carry twice what cubic's do";
         Some(Finding::new(Area::Network, "bbr", FindingState::Note, found).with_remedy(remedy))
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_long_fat_path_gets_the_sysctl_lines_and_a_number_of_streams() {
-        // A path of 10 Gbit/s and 40 ms needs 50 MB in flight.
+        // Expected: a path of 10 Gbit/s and 40 ms needs 50 MB in flight.
         let findings = tcp().findings(Some(NetworkPath { bandwidth_bit_per_s: 10_000_000_000, rtt_ms: 40.0 }));
         let remedy = findings[1].remedy.as_deref().unwrap_or_default();
         assert!(remedy.contains("net.ipv4.tcp_wmem=\"4096 16384 67108864\""), "{remedy}");
@@ -233,11 +233,11 @@ mod tests {
         let named = |findings: &[Finding], what: &str| findings.iter().find(|one| one.subject == what).cloned();
         let findings = of(&tcp, 90.0, 10_000_000_000);
         assert!(named(&findings, "queue").unwrap().remedy.unwrap().contains("net.core.default_qdisc=fq"));
-        // The path needs 112.5 MB in flight, and the initial windows of all connections are 463 kB.
+        // Expected: the path needs 112.5 MB in flight, and the initial windows of all connections are 463 kB together.
         let slow_start = named(&findings, "slow start").unwrap();
         assert!(slow_start.details.starts_with("8 x 90 ms, 720 ms"), "{}", slow_start.details);
         assert!(slow_start.remedy.unwrap().contains("initcwnd"));
-        // The path needs 12.5 MB in flight, and the initial windows of all connections are 116 kB.
+        // Expected: the path needs 12.5 MB in flight, and the initial windows of all connections are 116 kB together.
         let near = named(&of(&tcp, 10.0, 10_000_000_000), "slow start").unwrap();
         assert!(near.details.starts_with("7 x 10 ms, 70 ms"), "{}", near.details);
         let short = of(&self::tcp(), 20.0, 100_000_000);

@@ -89,7 +89,7 @@ fn server_findings(url: &str, status: Option<&ServerStatus>, rtt_ms: f64) -> Vec
     let reached = format!("responds, {way}; round-trip time {rtt_ms:.1} ms");
     let mut findings = vec![Finding::new(Area::Server, url, FindingState::Fine, reached)];
     let Some(status) = status else {
-        let found = "does not report its version: another kind of Flight server, or an older godwit";
+        let found = "the server does not report its version: it is an older godwit or another Flight server";
         findings.push(Finding::new(Area::Server, "program", FindingState::Note, found));
         return findings;
     };

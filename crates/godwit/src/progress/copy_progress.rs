@@ -23,7 +23,10 @@ impl CopyObserver for Progress {
             CopyEvent::Started { resumed_bytes, .. } => {
                 self.show_stage("copying");
                 if *resumed_bytes > 0 {
-                    self.report(&format!("resuming: {:.1} MB were copied before", *resumed_bytes as f64 / 1e6));
+                    self.report(&format!(
+                        "resuming after {:.1} MB that were copied before",
+                        *resumed_bytes as f64 / 1e6
+                    ));
                 }
             }
             CopyEvent::Progress { bytes, total_bytes, bytes_per_s, retransmits, damaged, .. } => {

@@ -224,11 +224,14 @@ fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64
         serde_json::from_slice(&bytes).map_err(|error| bad(format!("not a run.json of godwit: {error}")))?;
     if report.verb == "align" {
         let step = StepReport { step: "align".into(), seconds: report.seconds, file_bytes: 0 };
-        return Ok((mean_workload(&[&[step]], args).ok_or_else(|| bad("it has no duration of a step".into()))?, 0.0));
+        return Ok((
+            mean_workload(&[&[step]], args).ok_or_else(|| bad("the report contains no duration of a step".into()))?,
+            0.0,
+        ));
     }
     let done = report.samples.iter().filter(|sample| sample.error.is_none()).map(|sample| &*sample.steps);
     let done: Vec<&[StepReport]> = done.collect();
-    let workload = mean_workload(&done, args).ok_or_else(|| bad("it has no finished sample".into()))?;
+    let workload = mean_workload(&done, args).ok_or_else(|| bad("the report contains no finished sample".into()))?;
     let cohort: f64 = report.cohort.iter().map(|step| step.seconds).sum();
     Ok((workload, cohort / SECONDS_PER_HOUR / done.len() as f64 * f64::from(args.samples)))
 }

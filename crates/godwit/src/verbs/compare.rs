@@ -115,7 +115,7 @@ fn source_lines(comparison: &Comparison) -> String {
     let beside = comparison.calls.accuracy.all.missed_beside_false;
     if beside > 0 {
         text += &format!(
-            "{beside} missed alleles have a false one within 20 bases: possibly the same haplotype in another \
+            "{beside} missed alleles have a false positive within 20 bases: possibly the same haplotype in another \
              representation\n"
         );
     }

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 /// Copies files and reports the outcome.
 pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
-    godwit_process::set_resume_instruction("what has arrived is kept: run the same command again to continue");
+    godwit_process::set_resume_instruction("received data are kept: run the same command again to resume");
     let places = args.locations.iter().map(|text| Location::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let Some((destination, sources)) = places.split_last() else {
         return Err(Failure::new(

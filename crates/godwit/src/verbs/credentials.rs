@@ -21,7 +21,10 @@ pub fn read_credentials(args: &AccessArgs) -> Result<Credentials, Failure> {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
             let wrong = || {
-                Failure::new(Exit::Input, format!("{} does not hold a token; `godwit token` makes one", path.display()))
+                Failure::new(
+                    Exit::Input,
+                    format!("{} contains no token; create one with `godwit token`", path.display()),
+                )
             };
             Some(Token::new(text.trim()).ok_or_else(wrong)?)
         }

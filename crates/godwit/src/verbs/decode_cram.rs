@@ -17,7 +17,7 @@ pub fn run(args: &DecodeCramArgs) -> Result<(), Failure> {
     match run_decoder(&request, &mut BufWriter::new(std::io::stdout().lock())) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(
             Exit::Machine,
-            format!("cannot write to stdout: {error}; this verb is for other verbs to start"),
+            format!("cannot write to stdout: {error}; other verbs of godwit start this verb, which is not for users"),
         )),
         _ => Ok(()),
     }

@@ -179,7 +179,7 @@ fn summary_text(
 
 /// Returns three commands on the outputs of the demonstration, as text.
 fn next_commands(out: &Path, has_calls: bool) -> String {
-    // As the user wrote it, so that the commands also work if the program is not on the PATH.
+    // Use the program name as the user typed it, so that the printed commands also work if godwit is not on PATH.
     let program = std::env::args().next().unwrap_or_else(|| "godwit".to_owned());
     let (program, directory) = (shell_word(&program), shell_word(&out.display().to_string()));
     let file = |name: &str| shell_word(&out.join(name).display().to_string());

@@ -46,7 +46,7 @@ fn plan_table(plan: &JobPlan) -> String {
         rows.push(about("memory of the aligner", Some(format_bytes(memory.aligner_bytes)), plan.uncertainty.memory));
     }
     rows.extend(plan.index.map(|index| row("  of it the index", index_row(&index))));
-    rows.push(row("memory free now", memory.free_bytes.map_or("unknown".into(), format_bytes)));
+    rows.push(row("free memory now", memory.free_bytes.map_or("unknown".into(), format_bytes)));
     for (label, need) in [("output", &plan.output), ("scratch", &plan.scratch)] {
         rows.push(about(label, need.bytes.map(format_bytes), plan.uncertainty.disk));
         rows.push(row(&format!("  in {}", need.directory.display()), free_space(need)));
@@ -61,7 +61,7 @@ fn plan_table(plan: &JobPlan) -> String {
     plan.notes.iter().for_each(|note| text += &wrap_text(note, "note: ", 0));
     plan.problems.iter().for_each(|problem| text += &wrap_text(problem, "would fail: ", 0));
     if plan.problems.is_empty() {
-        text += "nothing was written; the run can start\n";
+        text += "no file was written; all checks passed\n";
     }
     text
 }

@@ -1,6 +1,6 @@
 //! `godwit markdup`: sorts aligned reads from any aligner, and marks duplicates.
 
-use godwit_formats::crypt4gh::{FILE_SUFFIX, encrypted_path};
+use godwit_io::crypt4gh::{FILE_SUFFIX, encrypted_path};
 use godwit_pipeline::{JobOptions, MarkdupOptions, markdup, plan_markdup};
 
 use super::{align, dry_run, input_path};

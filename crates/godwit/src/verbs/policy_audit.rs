@@ -45,7 +45,10 @@ fn test_policy(args: &PolicyTestArgs) -> Result<(), Failure> {
     match explained.is_visible {
         true => Ok(()),
         false => {
-            let problem = format!("some of what was requested of {} is not visible; see the lines above", args.dataset);
+            let problem = format!(
+                "some of the requested columns, samples or regions of {} are not visible; see the lines above",
+                args.dataset
+            );
             Err(Failure::new(Exit::Machine, problem))
         }
     }
@@ -65,7 +68,7 @@ fn verify_audit(args: &AuditVerifyArgs) -> Result<(), Failure> {
         String::new()
     };
     let found =
-        verified.expected_line.map(|line| format!("line {line} has the expected chain hash\n")).unwrap_or_default();
+        verified.expected_line.map(|line| format!("line {line} has the chain hash of --expect\n")).unwrap_or_default();
     print(&format!("{} lines{torn}; the last chain is {}\n{found}", verified.lines, verified.chain))
 }
 
@@ -113,7 +116,7 @@ pub(super) async fn reload_policy_on_change(
             Err(error) => {
                 let problem = message_with_causes(&error).replace('\n', " | ");
                 log_warning(&format!("the policy is unchanged: {problem}"));
-                let outcome = format!("{IN_FORCE}; what its file has is not in force: {problem}");
+                let outcome = format!("{IN_FORCE}; the changed file is not in force: {problem}");
                 record_policy(log.as_ref(), &book.policy(), &path, outcome).await;
             }
         }

@@ -68,7 +68,8 @@ impl SampleJobLauncher {
             }
         };
         if args.cluster.slurm.no_wait {
-            let problem = "godwit run starts samples as others finish, so it waits for them; omit --no-wait";
+            let problem = "godwit run starts a sample when another has finished, so it must keep running; omit \
+                           --no-wait";
             return Err(Failure::new(Exit::Usage, problem.to_owned()));
         }
         let missing = |error| Failure::new(Exit::Machine, format!("cannot determine the working directory: {error}"));
@@ -186,7 +187,9 @@ impl SampleHosts for SampleJobLauncher {
 fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
     let gone = |why: &str| JobExit::Lost { reason: format!("job {} {why}", job.handle.id) };
     match how {
-        JobOutcome::Succeeded => JobExit::Exited { code: Some(0), message: "it exited without an outcome".to_owned() },
+        JobOutcome::Succeeded => {
+            JobExit::Exited { code: Some(0), message: "it exited without reporting its outcome".to_owned() }
+        }
         JobOutcome::Failed { description, exit_code } => {
             let error_text = job.spec.last_error_line(0).unwrap_or_else(|| description.clone());
             JobExit::Exited { code: *exit_code, message: error_text }

@@ -71,7 +71,8 @@ fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
         Some("tsv") => Ok(RowFormat::Tsv),
         Some("json" | "jsonl" | "ndjson") => Ok(RowFormat::Json),
         _ => {
-            let problem = "its extension selects no format; use .parquet, .arrow, .csv, .tsv or .json, or --format";
+            let problem = "the extension of the output selects no format; use .parquet, .arrow, .csv, .tsv or .json, \
+                           or --format";
             Err(Failure::new(Exit::Usage, format!("--out {}: {problem}", path.display())))
         }
     }

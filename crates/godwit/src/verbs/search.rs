@@ -50,7 +50,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         job_count: 1,
         reads_stdin: false,
     };
-    // There is no need to wait for an earlier attempt: each search writes a file of its own and renames it when
+    // Do not wait for an earlier attempt: each search writes its own temporary file and renames it when the output is
     // complete.
     let Some(lead) = spreadable.dispatch(&progress, &cancelled, || false)? else { return Ok(()) };
     let spread = lead.cluster_options(&args.cluster)?;
@@ -89,7 +89,8 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
 
 /// Runs as a worker process, which searches pieces of the queries with an installed tool for its parent process.
 pub fn run_worker(args: &SearchWorkerArgs) -> Result<(), Failure> {
-    let wrong = |error| Failure::new(Exit::Usage, format!("{} is not a search: {error}", args.search));
+    let wrong =
+        |error| Failure::new(Exit::Usage, format!("{} is not a search that godwit can run: {error}", args.search));
     let search: ToolSearch = serde_json::from_str(&args.search).map_err(wrong)?;
     if !godwit_search::serve_tool_worker(&search, &args.query) {
         // The worker has already sent the reason to the parent process.
@@ -178,7 +179,7 @@ fn report_outcome(
         progress.report(&format!("wrote {} ({})", out.display(), pluralize(summary.bytes, "byte")));
     }
     if let Some(why) = summary.not_identical_reason {
-        progress.report(&format!("the output is probably, but not certainly, identical to one pass: {why}"));
+        progress.report(&format!("the output is probably, but not certainly, identical to that of one run: {why}"));
     }
     if let (Some(path), Some(rows)) = (&options.hits_path, summary.hit_rows) {
         progress.report(&format!("wrote {} ({})", path.display(), pluralize(rows, "hit")));

@@ -113,7 +113,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             exporter.close().await;
         }
         if closed > 0 {
-            crate::failure::log_warning(&format!("{closed} connections did not end in time and were closed"));
+            crate::failure::log_warning(&format!("{closed} connections did not end within --drain and were closed"));
         }
         Ok(())
     });

@@ -132,7 +132,7 @@ impl SlurmJob {
                 return Err(Failure::new(Exit::Interrupted, message));
             }
             if self.is_finished(first) && finished_since.get_or_insert_with(Instant::now).elapsed() > JOB_EXIT_TIMEOUT {
-                // The work is done, but SLURM waits for a host that it has lost, so cancel the job.
+                // The job has finished its work, but SLURM still waits for a lost host, so cancel the job.
                 return Ok(self.slurm.cancel(handle).map_err(PipelineError::from)?);
             }
             let mut now = None;
@@ -168,12 +168,13 @@ impl SlurmJob {
                     if silent.is_expired(Instant::now()) {
                         let (id, minutes) = (&handle.id, SLURM_RESPONSE_TIMEOUT.as_secs() / 60);
                         let message = format!(
-                            "SLURM has not responded about job {id} for {minutes} minutes ({error}); the job may still \
-                             run: check whether it does, and repeat the command with --resume once it does not"
+                            "SLURM has not responded about job {id} for {minutes} minutes ({error}); the job may \
+                             still run: check with squeue, and repeat the command with --resume after the job has \
+                             ended"
                         );
                         return Err(Failure::new(Exit::Remote, message));
                     }
-                    now = Some("is in an unknown state, because SLURM does not respond".to_owned());
+                    now = Some("has an unknown state, because SLURM does not respond".to_owned());
                 }
                 Err(error) => return Err(PipelineError::from(error).into()),
             }

@@ -27,7 +27,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let unreadable = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Unreadable { .. }));
     if let Some(FileCheck { path, outcome: VerifyOutcome::Unreadable { problem } }) = unreadable.clone().next() {
         let count = unreadable.count();
-        let message = format!("{} cannot be read ({count} of {of} cannot): {problem}", path.display());
+        let message = format!("{} cannot be read ({count} of {of} files cannot be read): {problem}", path.display());
         return Err(Failure::new(Exit::Machine, message));
     }
     match missing.clone().next() {
@@ -35,7 +35,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         Some(check) => {
             let count = missing.count();
             let path = check.path.display();
-            let message = format!("{path} is missing ({count} of {of} are): copy it too, or create it again");
+            let message = format!("{path} is missing ({count} of {of} files are missing): copy it, or create it again");
             Err(Failure::new(Exit::Machine, message))
         }
     }

@@ -62,11 +62,11 @@ pub(super) fn missing_files(reference: &Path, kind: IndexKind) -> Vec<PathBuf> {
 pub(super) fn read(reference: &Path, kind: IndexKind) -> Result<Result<IndexDescription, StaleReason>, IndexError> {
     let annotation = reference.with_added_extension("ann");
     let Some((total_bases, mut contigs)) = parse_ann(&read_file(&annotation)?) else {
-        return Ok(Err(unusable_file(annotation, "it does not parse")));
+        return Ok(Err(unusable_file(annotation, "it is malformed")));
     };
     let ambiguity = reference.with_added_extension("amb");
     let Some(holes) = parse_amb(&read_file(&ambiguity)?, total_bases, contigs.len()) else {
-        return Ok(Err(unusable_file(ambiguity, "it does not parse, or belongs to another index")));
+        return Ok(Err(unusable_file(ambiguity, "it is malformed, or belongs to another index")));
     };
     if let Err(reason) = check_large_files(reference, total_bases, kind)? {
         return Ok(Err(reason));

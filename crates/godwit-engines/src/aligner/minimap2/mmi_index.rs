@@ -76,13 +76,13 @@ pub(super) fn check_index(
     match IndexParameters::read(&head) {
         None => return Err(wrong("it is not an index of minimap2".into())),
         Some(found) if found != parameters => {
-            return Err(wrong(format!("it was made with {found}, but the preset {preset} needs {parameters}")));
+            return Err(wrong(format!("it was built with {found}, but the preset {preset} requires {parameters}")));
         }
         Some(_) => {}
     }
     let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     if number(20) & NO_SEQUENCE_FLAG != 0 {
-        return Err(wrong("it was made without bases".into()));
+        return Err(wrong("it was built without the bases of the reference".into()));
     }
     let layout = read_header(&mut file, number(12), number(16)).map_err(failed)?;
     let Some(layout) = layout.filter(|layout| layout.is_complete) else {
@@ -185,7 +185,7 @@ fn first_difference(
         let name = fasta.next_contig()?;
         if name.as_ref() != Some(&contig.name) {
             let named = name.as_deref().unwrap_or("no contig");
-            return Ok(Some(format!("it has {named} instead of {} of the index", contig.name)));
+            return Ok(Some(format!("it has {named} instead of {} in the index", contig.name)));
         }
         let mut bases = 0u64;
         while let Some(run) = fasta.next_bases()? {
@@ -203,5 +203,5 @@ fn first_difference(
             return Ok(Some(format!("contig {} is shorter than in the index", contig.name)));
         }
     }
-    Ok(fasta.next_contig()?.map(|name| format!("it has a contig {name} that the index lacks")))
+    Ok(fasta.next_contig()?.map(|name| format!("it has a contig {name}, which is not in the index")))
 }

@@ -85,8 +85,8 @@ impl SamReader {
                     return Ok(Some(AlignedBlock { batches, ..block }));
                 }
                 PendingItem::Template(_) if self.is_at_end => {
-                    let problem = "it ended before it gave a record for every read; a program used here must print \
-                                   unmapped reads too";
+                    let problem = "it exited before it printed a record for every read; an aligner must also print \
+                                   unmapped reads";
                     return Err(self.output_error(problem));
                 }
                 PendingItem::Template(name) => {
@@ -113,8 +113,9 @@ impl SamReader {
                 return Err(self.invalid_record_error(&"it has fewer than eleven fields"));
             }
             let problem = format!(
-                "it answered out of step with the reads: {} came where another read was due; it must print all reads, \
-                 unmapped ones too, in the order they came (for bowtie2 add --reorder)",
+                "its records are not in the order of the reads: it printed {} where another read was expected; an \
+                 aligner must print all reads, also unmapped reads, in the order of its input (for bowtie2 add \
+                 --reorder)",
                 self.line_excerpt()
             );
             return Err(self.output_error(problem));
@@ -150,7 +151,8 @@ impl SamReader {
                 if unmapped || one.mate_position == two.position && two.mate_position == one.position {
                     return Ok(());
                 }
-                Err(self.output_error(format!("the mates of {name} do not name each other's position")))
+                Err(self
+                    .output_error(format!("the records of the mates of {name} do not contain each other's position")))
             }
             ([None, _], true) => Err(self.output_error(format!("read 1 of {name} has no primary record"))),
             ([_, None], true) => Err(self.output_error(format!("read 2 of {name} has no primary record"))),
@@ -198,8 +200,8 @@ impl SamReader {
         }
         let value = String::from_utf8_lossy(value);
         Err(self.output_error(format!(
-            "its records have the read group {value}, but their lane has {id}; pass it {{read_group_id}} or no read \
-             group"
+            "its records have the read group {value}, but their lane has {id}; pass {{read_group_id}} or no read \
+             group to the aligner"
         )))
     }
 
@@ -250,12 +252,12 @@ impl SamReader {
     fn check_header(&mut self) -> Result<(), EngineError> {
         let sq_lines = std::mem::take(&mut self.sq_lines);
         let found = AlignerInfo::new(String::new(), String::new(), sq_lines)
-            .map_err(|error| self.output_error(format!("its header is wrong: {error}")))?
+            .map_err(|error| self.output_error(format!("the header of its output is invalid: {error}")))?
             .genome;
         match first_unknown_contig(&found, &self.genome) {
             None => Ok(()),
             Some(contig) => Err(self.output_error(format!(
-                "its index is not of this reference: it has a contig {} of {} bases that the reference lacks",
+                "its index was built from another reference: it has a contig {} of {} bases that --reference lacks",
                 contig.name, contig.length
             ))),
         }
@@ -267,7 +269,7 @@ impl SamReader {
     }
 
     fn invalid_record_error(&self, reason: &dyn std::fmt::Display) -> EngineError {
-        self.output_error(format!("{} of its output is not a SAM record: {reason}", self.line_excerpt()))
+        self.output_error(format!("{} of its output is an invalid SAM record: {reason}", self.line_excerpt()))
     }
 
     fn output_error(&self, problem: impl Into<String>) -> EngineError {

@@ -207,7 +207,7 @@ fn directive_word(word: &str) -> Result<String, FleetError> {
         return Err(FleetError::invalid_value(
             "an argument of sbatch",
             word,
-            "a line of a script cannot hold a line break",
+            "an argument in the job script cannot contain a line break",
         ));
     }
     // In the path of a log, sbatch interprets a backslash as the request to replace no patterns.

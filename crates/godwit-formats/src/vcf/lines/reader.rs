@@ -126,7 +126,7 @@ impl<R: BufRead> Reader<R> {
                 break;
             }
         }
-        // Remove all carriage returns, so that the line ends in the same way when it is written again.
+        // Remove the carriage returns at the end, because lines are written again with a line feed only.
         while self.line.last() == Some(&b'\r') {
             self.line.pop();
         }

@@ -36,7 +36,7 @@ impl AlignHead<'_> {
         let lost = self.job_directory.finished_counts().0 - held.len();
         if lost > 0 {
             self.worker_pool
-                .warn(format!("{lost} aligned blocks are not on any worker any more and are aligned again"));
+                .warn(format!("no worker has {lost} of the aligned blocks any more; they are aligned again"));
         }
         self.observer.event(&Event::Resumed { blocks: held.len(), partitions: 0 });
         self.exchange_report.resumed_blocks = held.len() as u64;

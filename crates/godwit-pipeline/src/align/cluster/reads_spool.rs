@@ -276,7 +276,8 @@ impl BlockSink for SpoolSink<'_> {
 
     fn finish(self) -> Result<(), PipelineError> {
         match self.selection {
-            // The head would wait forever for a block that the files do not contain any more.
+            // Return an error if the files do not contain the block any more, because the head would otherwise wait for
+            // it forever.
             BlockSelection::Only(missing) => missing.first().map_or(Ok(()), |block| Err(reads_differ_error(*block))),
             BlockSelection::AllExcept(_) => Ok(()),
         }

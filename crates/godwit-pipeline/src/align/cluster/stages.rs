@@ -32,7 +32,7 @@ use crate::runs::{ShardPlan, SplitPartition};
 /// Number of blocks that the head reads in advance, in addition to one block for each worker.
 const MAX_PREFETCHED_BLOCKS: usize = 2;
 
-/// An alignment on workers, with everything except its [`AlignHead`].
+/// An alignment in a cluster run: all state except the [`AlignHead`].
 pub(in crate::align) struct ClusterAlignJob<'r> {
     pub(in crate::align) context: AlignContext<'r>,
     pub(in crate::align) spool: &'r ReadsSpool,
@@ -74,13 +74,13 @@ impl<'scope, 's: 'scope, 'r> Refeeder<'scope, 's, 'r> {
         Self { job, feed_event_sender, stop, threads: Vec::new() }
     }
 
-    /// Starts a thread that reads these blocks.
+    /// Starts a thread that reads the given blocks again.
     fn spawn(&mut self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>) {
         let (job, sender, stop) = (self.job, self.feed_event_sender.clone(), self.stop);
         self.threads.push(scope.spawn(move || job.refeed_blocks(blocks, sender, stop)));
     }
 
-    /// Returns the error of a thread that has failed. Without its blocks, the job would never finish.
+    /// Returns the error of a failed thread, because the job cannot finish without the blocks of this thread.
     fn check_threads(&mut self) -> Result<(), PipelineError> {
         for ended in self.threads.extract_if(.., |thread| thread.is_finished()) {
             ended.join().unwrap_or_else(|panic| {
@@ -301,7 +301,7 @@ impl ClusterAlignJob<'_> {
                 return Ok(());
             }
             if !again.is_empty() {
-                // All workers that held these blocks were lost.
+                // Align these blocks again, because all workers that held them were lost.
                 refeeder.spawn(scope, again);
             }
             refeeder.check_threads()?;

@@ -59,7 +59,7 @@ impl ThreadBudget {
     /// Reserves the threads for calling a region. Returns false if they are not available.
     pub(super) fn begin_call(&mut self) -> bool {
         let used = self.active_writers + (self.active_callers + 1) * self.threads_per_caller;
-        // A caller that needs more threads than the job has runs alone.
+        // If a caller needs more threads than the job has, no other caller runs at the same time.
         let is_free = used <= self.threads || self.active_writers + self.active_callers == 0;
         let may = is_free
             && self.active_callers < self.max_callers

@@ -62,7 +62,7 @@ fn a_dropped_audit_log_has_written_all_records_and_can_be_opened_again_at_once()
     let path = directory.path().join("audit.jsonl");
     for round in 1..=50 {
         let audit = AuditLog::open(&path).unwrap();
-        // No caller waits for these records.
+        // Write records for which no caller waits.
         (0..20).for_each(|rows| audit.record_in_background(access_record("alice", rows)));
         drop(audit);
         assert_eq!(verify_audit(&path, None).unwrap().lines, 20 * round);

@@ -113,7 +113,7 @@ impl BenchTarget {
 
 async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     if args.tls && matches!(args.socket, BenchSocket::Unix) {
-        return Err(Failure::new(Exit::Usage, "--tls requires TCP; a Unix socket is local".into()));
+        return Err(Failure::new(Exit::Usage, "--tls requires TCP; omit it for a Unix socket".into()));
     }
     let own = match &args.at {
         Some(_) => None,

@@ -98,8 +98,8 @@ fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), F
         Some(free) if needed > free => Err(Failure::new(
             Exit::Machine,
             format!(
-                "{nodes} workers of {bytes} bytes need {needed} bytes of memory and {free} are free; reduce --bytes or \
-                 --nodes"
+                "{nodes} workers with {bytes} bytes each need {needed} bytes of memory, but {free} are free; reduce \
+                 --bytes or --nodes"
             ),
         )),
         _ => Ok(()),

@@ -59,7 +59,7 @@ fn shared_options() -> Vec<SharedOptions> {
 /// Returns the visible verbs of a group, each followed by its subcommands.
 fn group_commands<'c>(root: &'c Command, heading: &str) -> Vec<&'c Command> {
     let names = VERB_GROUPS.iter().filter(|(group, _)| *group == heading).flat_map(|(_, names)| names.iter());
-    // clap's `help` has no options.
+    // Omit the verb `help`, which clap adds and which has no options.
     let verbs = names.filter(|name| **name != "help").filter_map(|name| root.find_subcommand(name));
     verbs.flat_map(visible_commands).collect()
 }
@@ -100,7 +100,7 @@ fn group_text(root: &Command, heading: &str, shared: &[SharedOptions]) -> String
 fn verb_text(command: &Command, shared: &[SharedOptions]) -> String {
     let mut text = format!("\n## {}\n\n{}.\n", command_name(command), about(command));
     if command.has_subcommands() {
-        // The subcommands follow, with usage, options and examples.
+        // Append a section for each subcommand, with usage, options and examples.
         return text;
     }
     let usage = command.clone().render_usage().to_string();

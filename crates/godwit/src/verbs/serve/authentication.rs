@@ -68,7 +68,7 @@ impl ServerAuth {
         };
         let (stamps, tokens) = (files.read_stamps(), files.read_tokens()?);
         if let Some(path) = files.tokens.as_ref().filter(|_| tokens.is_empty()) {
-            let problem = format!("{} has no tokens; make one with `godwit token NAME --tokens {0}`", path.display());
+            let problem = format!("{} has no tokens; create one with `godwit token NAME --tokens {0}`", path.display());
             return Err(Failure::new(Exit::Input, problem));
         }
         let (issuer, tls) = (files.read_issuer().await?, files.read_tls()?);
@@ -153,7 +153,7 @@ impl ServerAuth {
             };
             match problem.is_empty() {
                 true => log_message("identities and certificates were reloaded"),
-                false => log_warning(&format!("identities and certificates: {outcome}")),
+                false => log_warning(&format!("reloading identities and certificates: {outcome}")),
             }
             if let Some(log) = &log {
                 let (call, resource) = ("Identities".to_owned(), self.files.description());
@@ -199,7 +199,7 @@ impl ServerAuth {
         let Some(identities) = &self.identities else { return };
         let all = self.all_identities();
         if all.is_empty() && !identities.get().is_empty() {
-            log_warning("no client can authenticate any more, because no tokens are known");
+            log_warning("no client can authenticate any more, because no tokens are loaded");
         }
         identities.set(all);
     }

@@ -45,7 +45,7 @@ impl VisaFile {
         let wrong = |problem: &str| Failure::new(Exit::Input, format!("{}: {}", path.display(), problem.trim()));
         let written: VisaFileContent = toml::from_str(&read_file(path)?).map_err(|error| wrong(&error.to_string()))?;
         if written.issuers.is_empty() {
-            return Err(wrong("it has no [[issuer]], with the `name` of a visa issuer and its `keys`"));
+            return Err(wrong("the file has no [[issuer]]; add one with the `name` of a visa issuer and its `keys`"));
         }
         let beside = path.parent().unwrap_or(Path::new("."));
         let issuers = written.issuers.into_iter().map(|issuer| {
