@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::locked_file::{LockedFile, is_file_at_path};
 
 /// Error message if another process has locked the journal.
-pub const BUSY_MESSAGE: &str = "another godwit process uses it; wait until it has ended";
+pub const BUSY_MESSAGE: &str = "another godwit process is using this file; wait until it has ended";
 
 /// An open and locked append-only file. An append that fails leaves no bytes, so that the next one continues after the
 /// last complete append.

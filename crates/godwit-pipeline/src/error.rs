@@ -18,11 +18,9 @@ use godwit_formats::fastq::FastqError;
 use godwit_formats::intervals::IntervalError;
 use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
-use godwit_formats::{is_system_failure, message_with_causes};
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
-use godwit_model::{ContigId, Genome};
-use godwit_model::{is_system_failure, message_with_causes};
+use godwit_model::{ContigId, Genome, is_system_failure, message_with_causes};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
