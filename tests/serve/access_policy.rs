@@ -231,7 +231,7 @@ fn few_people_are_in_no_count() {
     for line in [
         "rows     all; visible only as groups by sex with at least 5 different subject",
         "columns  sex unmasked; dose the mean of its group; hidden: age, subject",
-        "column   dose is the mean of its group",
+        "column   dose is replaced by the mean of the group of the row",
         "file     denied: bytes cannot be masked",
     ] {
         assert!(told.lines().any(|told| told == line), "no {line:?} in {told}");

@@ -116,7 +116,7 @@ impl GlobPattern {
                 "**" if is_last => tokens.push(GlobToken::AnyPathChars),
                 "**" => tokens.push(GlobToken::Directories),
                 part if part.contains("**") => {
-                    return Err(wrong("** must be the only text between two slashes of a path"));
+                    return Err(wrong("** must be a whole component of a path, as in a/**/b"));
                 }
                 part => {
                     tokenize_path_part(part, &mut tokens)

@@ -93,13 +93,13 @@ impl MemoryPlan {
     }
 }
 
-/// Returns the minimum memory limit of `align` for blocks of `block_bases` bases.
+/// Returns the smallest memory limit with which `align` can run, for blocks of `block_bases` bases.
 fn align_minimum(block_bases: u64) -> u64 {
     BASE_BYTES + block_bases.saturating_mul(BYTES_PER_BLOCK_BASE)
 }
 
-/// Returns the minimum memory limit of `markdup`: each thread converts a block of input to records and sorts them,
-/// while one further block is read.
+/// Returns the smallest memory limit with which `markdup` can run: each thread converts a block of input to records and
+/// sorts them, while one further block is read.
 fn markdup_minimum(block_bytes: usize, threads: usize) -> u64 {
     BASE_BYTES + (block_bytes * (3 * threads + 1)) as u64
 }

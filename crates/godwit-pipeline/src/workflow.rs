@@ -194,7 +194,8 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
         }
         Workflow::Gatk if !options.caller_args.trim().is_empty() => {
             return refused(
-                "--workflow gatk has its own options of HaplotypeCaller; --caller-args is for --workflow default",
+                "--caller-args cannot be used with --workflow gatk, which sets the options of HaplotypeCaller; omit it, or use \
+                 --workflow default",
             );
         }
         Workflow::Gatk => drop(GatkToolkit::find_installed()?),

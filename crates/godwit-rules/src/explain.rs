@@ -200,7 +200,7 @@ fn describe_column(rule: &Rule, dataset: &dyn Dataset, view: &dyn Dataset, colum
         _ if !is_there => "the column does not exist".to_owned(),
         _ if !is_shown => "is hidden".to_owned(),
         _ if rule.grouping.as_ref().is_some_and(|groups| groups.mean_columns.iter().any(|mean| mean == column)) => {
-            "is the mean of its group".to_owned()
+            "is replaced by the mean of the group of the row".to_owned()
         }
         None => "is unmasked".to_owned(),
         Some(mask) => format!("is {}", describe_mask(mask)),

@@ -1,5 +1,4 @@
-//! A copy from start to end: lists the entries, reads the state of the destination, runs the session over its
-//! connections, and completes the files.
+//! A copy from start to end: lists entries, reads the destination's state, runs the session, completes the files.
 
 mod completion;
 mod concurrency_controller;

@@ -103,7 +103,7 @@ fn remote_location(address: SocketAddr, path: &str) -> Location {
     Location::parse(&format!("grpc+tcp://{address}/{path}")).unwrap()
 }
 
-/// An observer that cancels a copy, or calls a function, when that many bytes are copied.
+/// An observer that cancels the copy, or calls a function, when a given number of bytes is copied.
 #[derive(Default)]
 struct RecordingObserver {
     events: Mutex<Vec<CopyEvent>>,
@@ -135,7 +135,7 @@ impl RecordingObserver {
     }
 }
 
-/// An observer that stops a server when that many bytes are copied.
+/// An observer that stops a server when a given number of bytes is copied.
 struct ServerStopper {
     stop_at_bytes: u64,
     server: Mutex<Option<DataServer>>,

@@ -31,7 +31,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-engines", &["godwit-model", "godwit-process", "godwit-files", "godwit-formats", "godwit-kernels"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
-    ("godwit-bwa", &["godwit-model", "godwit-mem"]),
+    ("godwit-bwa", &["godwit-model", "godwit-engines", "godwit-mem"]),
     ("godwit-bwa-mem3", &["godwit-model", "godwit-formats", "godwit-engines", "godwit-mem"]),
     ("godwit-dataset", &["godwit-model"]),
     ("godwit-flight", &["godwit-model", "godwit-dataset"]),

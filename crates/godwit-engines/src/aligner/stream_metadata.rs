@@ -34,7 +34,7 @@ pub enum ProtocolError {
         expected: &'static str,
     },
     /// A stream has a different kind than expected.
-    #[error("received a stream of kind {found}, expected {expected}")]
+    #[error("received a stream of the kind {found:?}, but expected one of the kind {expected}")]
     Kind {
         /// Kind of the received stream.
         found: String,

@@ -90,7 +90,7 @@ impl Launcher for SlurmLauncher {
         let last = attempts::last_attempt(&handle.directory, &handle.id)?;
         let mark = last.and_then(|(_, mark)| mark);
         let Some(queued) = queued else {
-            let why = "SLURM does not list the job, and the job wrote no exit mark; it may still be running";
+            let why = "SLURM does not list the job, and the job recorded no exit code; it may still be running: check with sacct";
             return Ok(final_status(None, mark.as_ref(), why));
         };
         let done = mark.as_ref().is_some_and(AttemptExit::is_success);
@@ -104,11 +104,11 @@ impl Launcher for SlurmLauncher {
             }
             "COMPLETING" if !done => self.running_status(&queued),
             "FAILED" if mark.is_none() => {
-                let description = "SLURM reports a failure; the job wrote no exit mark".to_owned();
+                let description = "SLURM reports a failure; the job recorded no exit code".to_owned();
                 Ok(JobStatus::Ended { outcome: JobOutcome::Failed { description, exit_code: None } })
             }
             state => {
-                let why = format!("SLURM reports {state}, but the job wrote no exit mark");
+                let why = format!("SLURM reports {state}, but the job recorded no exit code");
                 Ok(final_status(outcome_of_state(state), mark.as_ref(), &why))
             }
         }

@@ -76,7 +76,7 @@ pub enum FastqError {
         source: io::Error,
     },
     /// A decompression thread ended without a result. This is a bug in godwit, not an error in the file.
-    #[error("the thread that decompresses {} stopped near record {record}", file.display())]
+    #[error("the thread that decompresses {} stopped near record {record}; this is a bug in godwit, please report it", file.display())]
     ThreadLost {
         /// Path of the file.
         file: PathBuf,

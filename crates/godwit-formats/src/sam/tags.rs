@@ -82,7 +82,7 @@ fn append_integer_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8]
     Ok(rest)
 }
 
-/// Appends the type and value of an integer, in the type that its SAM text would get.
+/// Appends the BAM type and the value of an integer: the smallest type that holds it, as for an integer in SAM text.
 pub fn append_integer_value(value: i32, out: &mut Vec<u8>) {
     let value = i64::from(value);
     let appended = if value < 0 { append_negative(value, out) } else { append_positive(value, out) };

@@ -68,7 +68,7 @@ impl DeltaMessage {
 
     /// Parses a received batch and its metadata.
     pub(crate) fn from_batch(batch: &RecordBatch, app_metadata: &[u8]) -> Result<Self, TransferError> {
-        let wrong = || TransferError::rejected("the other end sent a batch that lacks the columns of packed genomes");
+        let wrong = || TransferError::rejected("the other end of the copy sent a batch without the columns of packed genomes; it may run another version of godwit");
         if batch.schema().fields() != DELTA_SCHEMA.fields() || batch.num_rows() != 1 {
             return Err(wrong());
         }

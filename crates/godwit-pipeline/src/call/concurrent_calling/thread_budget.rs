@@ -39,8 +39,8 @@ impl ThreadBudget {
         self.active_callers < (self.max_callers / 2).max(1)
     }
 
-    /// Reserves a thread for writing a partition. Returns false if no thread is available. `is_ready` is true if a
-    /// region waits to be called.
+    /// Reserves a thread for writing a partition. Returns false if no thread is available, or if the thread is needed
+    /// for a caller: `is_ready` is true if a region waits to be called.
     pub(super) fn begin_partition(&mut self, is_ready: bool) -> bool {
         let used = self.active_writers + self.active_callers * self.threads_per_caller;
         let may = used < self.threads && !(is_ready && self.caller_has_priority());
