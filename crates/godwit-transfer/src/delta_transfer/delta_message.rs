@@ -68,7 +68,11 @@ impl DeltaMessage {
 
     /// Parses a received batch and its metadata.
     pub(crate) fn from_batch(batch: &RecordBatch, app_metadata: &[u8]) -> Result<Self, TransferError> {
-        let wrong = || TransferError::rejected("the other end of the copy sent a batch without the columns of packed genomes; it may run another version of godwit");
+        let wrong = || {
+            TransferError::rejected(
+                "the other end of the copy sent a batch without the columns of packed genomes; it may run another version of godwit",
+            )
+        };
         if batch.schema().fields() != DELTA_SCHEMA.fields() || batch.num_rows() != 1 {
             return Err(wrong());
         }
