@@ -386,7 +386,7 @@ mod tests {
             ("[rule.mask]\nname = 'hash'", "key ="),
             ("[rule.mask]\nage = { bin = 0 }", "above 0"),
             ("deny = true\nwrite = true", "`deny`"),
-            ("write = true\nshow = ['a']", "cannot write"),
+            ("write = true\nshow = ['a']", "cannot permit writing"),
             ("mask = { a = 'hide' }", "hide"),
             ("colour = 'red'", "colour"),
             ("groups = { by = ['a'], at_least = 1 }", "at_least"),
@@ -400,7 +400,7 @@ mod tests {
                 "groups = { by = ['a'], at_least = 5, means = ['b'] }\nmask = { b = { bin = 2 } }",
                 "remove it from `mask`",
             ),
-            ("write = true\ngroups = { by = ['a'], at_least = 5 }", "cannot write"),
+            ("write = true\ngroups = { by = ['a'], at_least = 5 }", "cannot permit writing"),
         ] {
             let text = "[groups]\ndac = []\n".to_owned() + &rule(rest);
             let problem = read(&text).unwrap_err();

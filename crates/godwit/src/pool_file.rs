@@ -146,7 +146,7 @@ impl PoolFileParser {
                 }
                 (key, value) => {
                     let problem = format!(
-                        "the key {key} of the pool cannot be a {}; a pool has the keys name, policy and [[node]]",
+                        "the key {key} of the pool cannot be of type {}; a pool has the keys name, policy and [[node]]",
                         value.type_str()
                     );
                     return Err(self.parse_error(&span, &problem));
@@ -218,7 +218,7 @@ impl PoolFileParser {
             }
             (key, value) => {
                 let problem = format!(
-                    "the key {key} of the member cannot be a {}; a member has the keys url, weight and capacity",
+                    "the key {key} of the member cannot be of type {}; a member has the keys url, weight and capacity",
                     value.type_str()
                 );
                 return Err(self.parse_error(&span, &problem));
@@ -263,14 +263,14 @@ mod tests {
             (format!("name = \"a\"\npolicy = \"best\"{node}"), "line 2: there is no policy"),
             ("name = \"a\"\n".to_owned(), "has no [[node]]"),
             (node.to_owned(), "has no name"),
-            (format!("name = \"a\"\nnodes = 3{node}"), "line 2: nodes cannot be"),
+            (format!("name = \"a\"\nnodes = 3{node}"), "line 2: the key nodes of the pool cannot be"),
             ("name = \"a\"\n[[node]]\nweight = 2\n".to_owned(), "key url of this member is missing"),
             ("name = \"a\"\n[[node]]\nurl = \"/data\"\n".to_owned(), "line 3: \"/data\" is not a server URL"),
             ("name = \"a\"\n[[node]]\nurl = \"grpc+tcp://h:7/x\"\n".to_owned(), "line 3: a member is one server"),
             ("name = \"a\"\n[[node]]\nurl = \"godwit+pool://h\"\n".to_owned(), "line 3: a member is one server"),
             (format!("name = \"a\"{node}weight = 0\n"), "line 4: a weight"),
             (format!("name = \"a\"{node}capacity = \"fast\"\n"), "line 4:"),
-            (format!("name = \"a\"{node}size = 3\n"), "line 4: size cannot be"),
+            (format!("name = \"a\"{node}size = 3\n"), "line 4: the key size of the member cannot be"),
         ] {
             let error = read(&text).unwrap_err();
             assert!(error.contains(named), "{text:?}: {error}");

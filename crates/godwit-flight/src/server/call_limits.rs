@@ -129,7 +129,7 @@ mod tests {
         let callers = limiter(Some(2), None);
         let (one, two) = (callers.acquire("alice").unwrap(), callers.acquire("alice").unwrap());
         let refused = callers.acquire("alice").unwrap_err();
-        assert!(refused.message().contains("alice has 2 open calls"), "{refused}");
+        assert!(refused.message().contains("alice already has 2 open calls"), "{refused}");
         assert!(callers.acquire("bob").is_ok());
         let again = one.clone();
         drop(one);

@@ -168,7 +168,7 @@ impl ConfigFile<'_> {
             DeValue::Boolean(_) => Ok(self.value_text(arg, value).into_iter().collect()),
             _ if !takes_value(arg) => Err(format!("{name} must be true or false, without quotes")),
             _ => match (self.value_text(arg, value), arg.get_value_delimiter()) {
-                (None, _) => Err(format!("{name} cannot be a {}", value.type_str())),
+                (None, _) => Err(format!("{name} cannot be of type {}", value.type_str())),
                 (Some(word), Some(delimiter)) => {
                     Ok(word.to_string_lossy().split(delimiter).map(OsString::from).collect())
                 }
