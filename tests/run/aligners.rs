@@ -398,7 +398,7 @@ fn an_aligner_that_fails_or_is_killed_is_named_with_its_last_words() {
 fn answers_that_are_no_alignment_of_the_reads_are_refused() {
     needs!("awk");
     let cases = [
-        ("cat \"$1\"\n".to_owned(), "not a SAM record"),
+        ("cat \"$1\"\n".to_owned(), "invalid SAM record"),
         ("cat \"$1\" >/dev/null\n".to_owned(), "record for every read"),
         (awk_aligner(&format!("if (n != 5) {UNMAPPED_RECORD};")), "read 1 of"),
         (awk_aligner(&format!("if (n != 5 && n != 6) {UNMAPPED_RECORD};")), "not in the order of the reads"),
@@ -411,7 +411,7 @@ fn answers_that_are_no_alignment_of_the_reads_are_refused() {
             "other of 5 bases",
         ),
         (awk_aligner(&format!("qual = qual \"\\tRG:Z:mine\"; {UNMAPPED_RECORD};")), "read group mine"),
-        (awk_aligner(r#"print name, flag - 12, "nowhere", 1, 0, "*", "*", 0, 0, seq, qual;"#), "not a SAM record"),
+        (awk_aligner(r#"print name, flag - 12, "nowhere", 1, 0, "*", "*", 0, 0, seq, qual;"#), "invalid SAM record"),
     ];
     for (script, word) in cases {
         let finished = align_with_script(&script);

@@ -92,7 +92,7 @@ fn ctrl_c_keeps_finished_regions_for_resume() {
     assert_eq!(scratch::entry_names(&temp), [] as [&str; 0]);
     fs::write(script.with_file_name("hurry"), "").expect("scratch can be written to");
     let other = run(&["--resume", "--padding", "500"]).run();
-    other.assert_rejected(&[EXIT_USAGE], &["cannot resume", "--padding was 1000 and is 500 now"]);
+    other.assert_rejected(&[EXIT_USAGE], &["cannot resume", "--padding was 1000 in the stopped job, but is 500 now"]);
     let resumed = run(&["--resume"]).run_ok();
     assert_eq!(count_events(&resumed, "called"), regions - 2, "{}", resumed.describe());
     assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.describe());
@@ -252,8 +252,8 @@ fn another_reference_is_refused_before_anything_is_called() {
         assert!(!directory.join("a.vcf.gz").exists());
     };
     refused(&format!("{}AAA\n", text.trim_end()), &["chrM has 5000 bases", "5003"]);
-    refused(&text.replace(">chrX", ">chrQ"), &["chrX", "does not have"]);
-    refused(&text[..text.find(">chrM").expect("it is the last")], &["chrM", "does not have"]);
+    refused(&text.replace(">chrX", ">chrQ"), &["chrX", "not in the reference"]);
+    refused(&text[..text.find(">chrM").expect("it is the last")], &["chrM", "not in the reference"]);
     fs::write(directory.join("ref.fa.fai"), "chr1\t5\t6\t5\t6\n").expect("scratch can be written to");
     fs::write(&reference, &text).expect("scratch can be written to");
     let command = godwit_tests::binary::godwit().arg("call").arg("--reference").arg(&reference).arg("--reads");

@@ -118,7 +118,7 @@ fn a_wrong_file_ends_every_run_with_its_line() {
         ),
         ("out = 'x'\n", &["line 1", "pass it on the command line"]),
         ("threads = \n", &["line 1", "TOML"]),
-        ("strict = true\nlenient = true\n", &["excludes"]),
+        ("strict = true\nlenient = true\n", &["lenient cannot be combined with strict"]),
     ] {
         let place = ConfigDirectories::new("", project);
         place.godwit().args(["config", "show"]).run().assert_rejected(&[EXIT_USAGE], words);

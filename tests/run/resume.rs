@@ -287,7 +287,7 @@ fn a_finished_run_says_so_and_is_replaced_only_without_resume() {
     let other = bwa_identity::align(&sample(), &other, &out).args(["--partitions", "4", "--resume"]).run();
     other.assert_rejected(&[EXIT_USAGE], &["--optical-distance 2500"]);
     let more = align(&out).args(["--format", "bam,cram", "--resume"]).run();
-    more.assert_rejected(&[EXIT_USAGE], &["--format was bam and is bam,cram now"]);
+    more.assert_rejected(&[EXIT_USAGE], &["--format was bam in the stopped job, but is bam,cram now"]);
     // Remove one output: the next run writes it again.
     fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
     assert_eq!(count_events(&align(&out).arg("--resume").run_ok(), "aligned"), undisturbed.blocks);

@@ -202,7 +202,7 @@ fn a_sheet_with_another_sex_is_no_run_to_go_on_with() {
     let before = fs::read(&vcf).expect("it was written");
     let other = people.changed_sheet("other.csv", |text| text.replace("eve,F", "eve,M"));
     let refused = run(&other).arg("--resume").run();
-    refused.assert_rejected(&[EXIT_USAGE], &["1 of 3 samples failed", "eve", "--sex was F and is M now"]);
+    refused.assert_rejected(&[EXIT_USAGE], &["1 of 3 samples failed", "eve", "--sex was F in the stopped job, but is M now"]);
     // A sample sheet in which the sexes are empty must be rejected as well.
     let bare = people.changed_sheet("bare.csv", |text| text.replace(",F,", ",,").replace(",M,", ",,"));
     people
