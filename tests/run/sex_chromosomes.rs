@@ -230,7 +230,7 @@ fn sexes_that_make_no_sense_are_refused_by_line_and_column_before_anything_is_do
     let female = people.changed_sheet("female.csv", |text| text.replacen("eve,F", "eve,female", 1));
     refused(&female, &["--ploidy", table], EXIT_INPUT, &["line 4, column sex", "sex female", "F and M"]);
     let both = people.changed_sheet("both.csv", |text| text.replacen("eve,F", "eve,M", 1));
-    refused(&both, &["--ploidy", table], EXIT_INPUT, &["line 5, column sex", "eve has the sex M in line 4", "F here"]);
+    refused(&both, &["--ploidy", table], EXIT_INPUT, &["line 5, column sex", "eve has the sex M in line 4", "the sex F in this line"]);
     refused(&people.sheet, &["--ploidy", "GRCh39"], 4, &["GRCh39", "GRCh38"]);
     refused(&people.sheet, &["--ploidy", people.reference.to_str().expect("plain")], EXIT_INPUT, &["ref.fa", "line 1"]);
 }

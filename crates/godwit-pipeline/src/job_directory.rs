@@ -223,8 +223,7 @@ impl JobDirectory {
         if self.cluster_run.is_some() {
             return Ok(());
         }
-        // Other users cannot read the file, because its directory is private.
-        let mut file = AtomicFile::create(&self.out.join(DIRECTORY_NAME).join(HEADER_FILE))?;
+        let mut file = AtomicFile::create_unique(&self.out.join(DIRECTORY_NAME).join(HEADER_FILE), 0o600)?;
         file.write_all(&[name.as_bytes(), b"\n", &header.text()].concat())?;
         file.commit_unsynced()
     }

@@ -72,8 +72,9 @@ def counted(table, partition):
 
 def report_location(table, partition):
     """Reports whether the table is in memory or in a scratch file."""
-    maps = Path("/proc/self/maps").read_text()
-    partition.path("where.txt").write_text("scratch" if ".godwit-spill-" in maps else "memory" if "godwit-table" in maps else "nowhere")
+    unnamed_files = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("(deleted)")]
+    in_memory = [line for line in unnamed_files if "godwit-table" in line]
+    partition.path("where.txt").write_text("memory" if in_memory else "scratch" if unnamed_files else "nowhere")
     return table
 
 
