@@ -302,7 +302,7 @@ fn regions_give_the_records_that_start_in_them() {
         ("chrM\t0\t1\nchr9\t1\t2\n", "line 2: there is no contig \"chr9\""),
         ("chr1\t5\n", "line 1"),
         ("chr1\t9\t3\n", "line 1"),
-        ("chr1\t50000\t50001\n", "line 1: chr1:50001-50001 starts beyond"),
+        ("chr1\t50000\t50001\n", "line 1: chr1:50001-50001 starts after the end of contig chr1"),
     ] {
         fs::write(directory.join("b.bed"), bed).expect("scratch can be written to");
         let refused = aligned.call(&out).arg("--regions").arg(directory.join("b.bed")).run();
