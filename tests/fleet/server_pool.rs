@@ -352,7 +352,8 @@ fn what_cannot_be_a_pool_is_told() {
     copy(&["godwit+pool://other/f", "f"]).assert_rejected(&[2], &["pool s, not other"]);
     copy(&["godwit+pool://s/f", "grpc+tcp://127.0.0.1:2/"]).assert_rejected(&[2], &["by way of this host"]);
     copy(&["godwit+pool://s/f", "f", "--relay", "grpc+tcp://127.0.0.1:2"]).assert_rejected(&[2], &["--relay"]);
-    copy(&["grpc+tcp://127.0.0.1:2/f", "f", "--also-from", "godwit+pool://s/f"]).assert_rejected(&[2], &["do not support a pool"]);
+    copy(&["grpc+tcp://127.0.0.1:2/f", "f", "--also-from", "godwit+pool://s/f"])
+        .assert_rejected(&[2], &["do not support a pool"]);
     fs::write(&file, "name = \"s\"\npolicy = \"any\"\n").expect("it can be written");
     copy(&["godwit+pool://s/f", "f"]).assert_rejected(&[2], &["line 2", "round-robin, connections, cpu, throughput"]);
     fs::remove_file(&file).expect("it is there");

@@ -202,7 +202,10 @@ fn a_sheet_with_another_sex_is_no_run_to_go_on_with() {
     let before = fs::read(&vcf).expect("it was written");
     let other = people.changed_sheet("other.csv", |text| text.replace("eve,F", "eve,M"));
     let refused = run(&other).arg("--resume").run();
-    refused.assert_rejected(&[EXIT_USAGE], &["1 of 3 samples failed", "eve", "--sex was F in the stopped job, but is M now"]);
+    refused.assert_rejected(
+        &[EXIT_USAGE],
+        &["1 of 3 samples failed", "eve", "--sex was F in the stopped job, but is M now"],
+    );
     // A sample sheet in which the sexes are empty must be rejected as well.
     let bare = people.changed_sheet("bare.csv", |text| text.replace(",F,", ",,").replace(",M,", ",,"));
     people
@@ -230,7 +233,12 @@ fn sexes_that_make_no_sense_are_refused_by_line_and_column_before_anything_is_do
     let female = people.changed_sheet("female.csv", |text| text.replacen("eve,F", "eve,female", 1));
     refused(&female, &["--ploidy", table], EXIT_INPUT, &["line 4, column sex", "sex female", "F and M"]);
     let both = people.changed_sheet("both.csv", |text| text.replacen("eve,F", "eve,M", 1));
-    refused(&both, &["--ploidy", table], EXIT_INPUT, &["line 5, column sex", "eve has the sex M in line 4", "the sex F in this line"]);
+    refused(
+        &both,
+        &["--ploidy", table],
+        EXIT_INPUT,
+        &["line 5, column sex", "eve has the sex M in line 4", "the sex F in this line"],
+    );
     refused(&people.sheet, &["--ploidy", "GRCh39"], 4, &["GRCh39", "GRCh38"]);
     refused(&people.sheet, &["--ploidy", people.reference.to_str().expect("plain")], EXIT_INPUT, &["ref.fa", "line 1"]);
 }

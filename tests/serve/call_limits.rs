@@ -52,7 +52,10 @@ fn a_principal_has_a_limited_number_of_open_calls_and_others_have_theirs() {
     let is_refused = |header: &str| get(&served, "/sequence/service-info", &["--header", header]);
     wait_until("both are open", || is_refused(&alice).status == 429);
     let refused = is_refused(&alice);
-    assert!(refused.body.contains("alice already has 2 open calls") && refused.header("retry-after").is_some(), "{refused:?}");
+    assert!(
+        refused.body.contains("alice already has 2 open calls") && refused.header("retry-after").is_some(),
+        "{refused:?}"
+    );
     assert_eq!(is_refused(&bob).status, 200);
     // The server answers health checks even if the principal has reached its limit of calls.
     assert_eq!(get(&served, "/healthz", &["--header", &alice]).status, 200);

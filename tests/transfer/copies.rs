@@ -164,7 +164,7 @@ fn a_file_comes_from_several_servers_and_through_one_in_between() {
     assert!(through.status.success(), "{}", through.describe());
     is_there(&mine.join("through"));
     copy(&mine.join("x"), &["--relay", &server_url(&two, "")]).assert_rejected(&[2], &["--relay"]);
-    copy(&mine.join("x"), &["--relay", "here"]).assert_rejected(&[2], &["not a server"]);
+    copy(&mine.join("x"), &["--relay", "here"]).assert_rejected(&[2], &["not the URL of a server"]);
     copy(&mine.join("x"), &["--also-from", "here"]).assert_rejected(&[2], &["--also-from"]);
     let between =
         godwit().args(["copy", &server_url(&two, "d"), &server_url(&one, ""), "--relay", &server_url(&one, "")]).run();

@@ -84,8 +84,8 @@ fn genomes_go_as_what_differs_both_ways_and_all_else_as_it_is() {
         );
         assert!(told.contains("6 files copied") && events_of_kind(&told, "copied").len() == 3, "{told}");
         assert!(
-            told.contains("three.fa.gz: sent without delta compression")
-                && told.contains("no.fa: sent without delta compression"),
+            told.contains("three.fa.gz: copied without delta compression")
+                && told.contains("no.fa: copied without delta compression"),
             "{told}"
         );
         let again = copy().stderr;
@@ -140,7 +140,7 @@ fn without_a_common_reference_genomes_go_as_they_are_and_it_is_said_once() {
         assert_eq!(told.matches("genomes are sent without delta compression").count(), 1, "{told}");
         assert!(told.contains("2 files copied") && !told.contains("saved"), "{told}");
         let told = copy(&[]).stderr;
-        assert_eq!(told.matches("no reference is given").count(), 1, "{told}");
+        assert_eq!(told.matches("--reference is not given").count(), 1, "{told}");
         // Of two references of the client, the last server has only the second.
         let told = copy(&["--reference", "ref.fa", "--reference", "own.fa", "--json"]).stderr;
         assert_eq!(events_of_kind(&told, "unpacked").len(), if number == 2 { 2 } else { 0 }, "{told}");

@@ -335,8 +335,14 @@ mod tests {
             ("sample,fastq_1,library\na,a_1.fq,x\ty\n", &["line 2, column library"]),
             ("sample,fastq_1,sex\na,a_1.fq,M\nb,b_1.fq,male\n", &["line 3, column sex", "sex male", "F and M"]),
             ("sample,sex,fastq_1\na,M,a_1.fq\nb,F,b_1.fq\na,F,a_2.fq\n", &["line 4, column sex", "sex M in line 2"]),
-            ("sample,sex,fastq_1\na,,a_1.fq\na,F,a_2.fq\n", &["line 3, column sex", "no sex in line 2", "sex F in this line"]),
-            ("sample,sex,fastq_1\na,F,a_1.fq\na,,a_2.fq\n", &["line 3, column sex", "sex F in line 2", "no sex in this line"]),
+            (
+                "sample,sex,fastq_1\na,,a_1.fq\na,F,a_2.fq\n",
+                &["line 3, column sex", "no sex in line 2", "sex F in this line"],
+            ),
+            (
+                "sample,sex,fastq_1\na,F,a_1.fq\na,,a_2.fq\n",
+                &["line 3, column sex", "sex F in line 2", "no sex in this line"],
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains("sheet.csv") && named.iter().all(|word| error.contains(word)), "{text:?}: {error}");

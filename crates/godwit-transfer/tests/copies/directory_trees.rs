@@ -100,7 +100,8 @@ fn what_cannot_be_copied_of_a_tree_keeps_nothing_else_from_arriving_whichever_wa
             assert_eq!(failed_paths(&told), odd, "{from} {to}: {told:?}");
             assert_eq!((summary.files, summary.up_to_date_files), (10, 0), "{from} {to}");
             let why: Vec<_> = told.iter().map(|(_, why)| why.as_str()).collect();
-            let parts = ["a file that does not exist", "named pipe", "link to itself", "socket", "that contains it"];
+            let parts =
+                ["a file that does not exist", "named pipe", "link to itself", "socket", "that contains the link"];
             for (why, part) in why.iter().zip(parts) {
                 assert!(why.contains(part), "{from} {to}: {why}");
             }
