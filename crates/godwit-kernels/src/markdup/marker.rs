@@ -111,7 +111,7 @@ pub enum MarkDuplicatesError {
 /// # let options = DuplicateMarkerOptions {
 /// #     libraries: vec!["lib1".to_owned()],
 /// #     header_libraries: 1,
-/// #     optical_distance: godwit_kernels::markdup::DEFAULT_OPTICAL_DISTANCE,
+/// #     optical_distance: 100,
 /// #     mode: DuplicateMode::Coordinate,
 /// #     uses_barcodes: false,
 /// #     report_optical: false,
