@@ -208,7 +208,7 @@ impl Collection {
             return Err(self.collection_error(format!("it already has a genome {name}; choose another name")));
         }
         let path = self.directory.join(format!("{name}.gwp"));
-        let file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&self.directory))?;
+        let file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&path))?;
         let mut out = ChecksumWriter { out: BufWriter::new(file), hash: Xxh3::new() };
         let summary = pack(input, &mut out, reference, anchors, options, cancelled)?;
         let checksum = format!("{:016x}", out.hash.digest());
@@ -222,7 +222,7 @@ impl Collection {
 
     fn write_manifest(&self) -> Result<(), DeltaError> {
         let path = self.directory.join(MANIFEST_FILE_NAME);
-        let mut file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&self.directory))?;
+        let mut file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&path))?;
         let text = serde_json::to_string_pretty(&self.manifest).expect("names and numbers are JSON") + "\n";
         file.write_all(text.as_bytes()).and_then(|()| file.commit()).map_err(DeltaError::io_error(&path))
     }

@@ -50,4 +50,25 @@ impl FileStamp {
         let (modified_s, modified_ns) = (found.mtime(), found.mtime_nsec());
         Self { bytes: found.len(), modified_s, modified_ns, inode: found.ino() }
     }
+
+    /// Returns whether size and modification time are equal. Unlike `==`, this holds for an unchanged file on a file
+    /// system that gives a file another inode number each time it is looked up, as sshfs and S3 mounts do.
+    pub fn has_same_size_and_time(&self, other: &Self) -> bool {
+        let of = |stamp: &Self| (stamp.bytes, stamp.modified_s, stamp.modified_ns);
+        of(self) == of(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_inode_is_another_stamp_with_the_same_size_and_time() {
+        let stamp = FileStamp { bytes: 3, modified_s: 5, modified_ns: 7, inode: 11 };
+        let other = FileStamp { inode: 12, ..stamp };
+        assert!(stamp != other && stamp.has_same_size_and_time(&other));
+        assert!(!stamp.has_same_size_and_time(&FileStamp { modified_ns: 8, ..stamp }));
+        assert!(!stamp.has_same_size_and_time(&FileStamp { bytes: 4, ..stamp }));
+    }
 }

@@ -28,7 +28,9 @@ impl JournalFile {
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another process has locked it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        // In append mode, a second writer on a file system whose locks do not reach other hosts destroys no bytes, and
+        // files that only permit appends can be opened.
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let file = LockedFile::lock_at(file, path, BUSY_MESSAGE)?;
         let end = file.metadata()?.len();
         Ok(Self { file, path: path.to_owned(), end, has_torn_end: false })
@@ -143,6 +145,18 @@ mod tests {
         journal.append_durably(b"3\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one\n3\n");
         assert_eq!(journal.bytes(), 6);
+    }
+
+    #[test]
+    fn bytes_of_a_writer_that_the_lock_does_not_stop_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let mut journal = JournalFile::open(&path).unwrap();
+        journal.append(b"one\n").unwrap();
+        // A process on another host, where the lock has no effect.
+        fs::write(&path, "one\nother\n").unwrap();
+        journal.append(b"two\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one\nother\ntwo\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Directories that contain files.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
 
 /// Returns the directory that contains a file; `.` if the path has only one component.
@@ -20,13 +20,21 @@ pub fn parent_directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Flushes a directory to disk, so that the names of its files survive a crash.
+/// Flushes a directory to disk, so that the names of its files survive a crash. Does nothing for a directory that this
+/// user may write but not read, and on a file system that cannot flush directories.
 ///
 /// # Errors
 /// The I/O error of the file system.
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    File::open(directory)?.sync_all()
+    let file = match File::open(directory) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
+        opened => opened?,
+    };
+    match file.sync_all() {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        flushed => flushed,
+    }
 }
 
 /// Returns whether a relative path stays below its base directory.

@@ -17,9 +17,10 @@ mod block_starts;
 mod leftovers;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -223,7 +224,8 @@ impl JobDirectory {
         if self.cluster_run.is_some() {
             return Ok(());
         }
-        let mut file = AtomicFile::create_unique(&self.out.join(DIRECTORY_NAME).join(HEADER_FILE), 0o600)?;
+        let mut file = AtomicFile::create(&self.out.join(DIRECTORY_NAME).join(HEADER_FILE))?;
+        file.file().set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(&[name.as_bytes(), b"\n", &header.text()].concat())?;
         file.commit_unsynced()
     }

@@ -34,7 +34,7 @@ impl AtomicTextFile {
     /// Creates a file. If `gzip` is true, the text is compressed with gzip at level 1.
     pub(super) fn create(path: &Path, gzip: bool) -> Result<Self, SimulateError> {
         let failed = |source| SimulateError::Write { path: path.to_path_buf(), source };
-        let atomic_file = AtomicFile::create_unique(path, 0o666).map_err(failed)?;
+        let atomic_file = AtomicFile::create(path).map_err(failed)?;
         let mut file = atomic_file.file().try_clone().map_err(failed)?;
         let (sender, chunks) = sync_channel::<Vec<u8>>(MAX_WAITING_BUFFERS);
         let thread = thread::spawn(move || -> io::Result<()> {

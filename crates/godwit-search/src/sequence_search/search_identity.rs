@@ -62,6 +62,8 @@ fn with_stamp(path: PathBuf) -> Option<(PathBuf, FileStamp)> {
 }
 
 pub(super) fn first_changed_file(volumes: &[(PathBuf, FileStamp)]) -> Option<PathBuf> {
-    let changed = volumes.iter().find(|(path, stamp)| FileStamp::read(path).ok() != Some(*stamp));
+    let is_unchanged =
+        |path: &PathBuf, stamp: &FileStamp| FileStamp::read(path).is_ok_and(|now| now.has_same_size_and_time(stamp));
+    let changed = volumes.iter().find(|(path, stamp)| !is_unchanged(path, stamp));
     changed.map(|(path, _)| path.clone())
 }
