@@ -52,3 +52,15 @@ fn a_program_of_another_version_is_rejected() {
     let doctor = godwit().env(PROGRAM_VARIABLE, &other).args(["doctor", "--json"]).run();
     assert!(doctor.stdout.contains("9.9.9"), "{}", doctor.describe());
 }
+
+#[test]
+fn scratch_directories_with_long_paths_have_sockets() {
+    let data = genes("long scratch path");
+    // A socket address has at most 107 bytes.
+    let temp = data.join("a".repeat(200));
+    fs::create_dir(&temp).expect("it can be created");
+    let query = godwit().args(["query", GROUPING, "--format", "csv", "--data"]).arg(&data).arg("--temp").arg(&temp);
+    let rows = query.run_ok().stdout;
+    assert!(rows.starts_with("contig,genes\n") && rows.contains("chr2,2"), "{rows}");
+    assert_eq!(scratch::entry_names(&temp), [] as [&str; 0]);
+}

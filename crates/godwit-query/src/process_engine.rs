@@ -3,8 +3,9 @@
 //! A statement process runs one statement at a time. If the statement succeeds, the process is reused. If the statement
 //! exceeds its time or memory limit, or if the client cancels the statement, the process is killed.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ use futures_util::stream;
 use godwit_dataset::{Catalog, Principal};
 use godwit_flight::{
     Address, Batches, Client, ConnectionSecurity, DirectScan, Download, FlightError, SqlEngine, StatementDescription,
-    StatementResult, StatementWorkers, Status, StatusFuture, TransportOptions,
+    StatementResult, StatementWorkers, Status, StatusFuture,
 };
 use godwit_process::{LockedDirectory, TemporaryItem};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -26,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::direct_scan::parse_direct_scan;
-use crate::statement_request::{READY_LINE, StatementRequest, schema_from_bytes};
+use crate::statement_request::{READY_LINE, StatementRequest, schema_from_bytes, statement_transport_options};
 
 /// Maximum time to wait for the exit of a statement process after its connection has failed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,6 +37,8 @@ const MAX_QUEUED_BATCHES: usize = 2;
 
 /// First part of the name of the directory for all statement processes of a server.
 const PROCESSES_DIRECTORY_PREFIX: &str = "godwit-sql.";
+/// Longest path of a Unix socket, bytes (sockaddr_un without the terminating zero).
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// A record batch and the application metadata (`app_metadata`) that is sent with it.
 type BatchWithMetadata = (RecordBatch, Bytes);
@@ -96,6 +99,8 @@ struct StartingProcess {
     child: ProcessGuard,
     directory: TemporaryItem<tempfile::TempDir>,
     socket: PathBuf,
+    /// The directory, if `socket` names it by this descriptor.
+    _open_directory: Option<File>,
 }
 
 /// A child process that is killed when this value is dropped, even if the statement is cancelled while the process
@@ -354,7 +359,7 @@ impl StatementProcessPool {
             started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
         process.child.wait_until_ready().await.map_err(|error| failed(error.to_string()))?;
         let address = Address::Unix(process.socket.clone());
-        let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await;
+        let client = Client::connect(&address, ConnectionSecurity::default(), statement_transport_options()).await;
         let client = client.map_err(|error| failed(error.to_string()))?;
         let StartingProcess { child, directory, .. } = process;
         Ok(StatementProcess { child, grants: view.to_vec(), client, _directory: directory })
@@ -387,12 +392,18 @@ impl StatementProcessPool {
     fn spawn_process(&self) -> io::Result<StartingProcess> {
         let parent = self.processes_directory()?;
         let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("").tempdir_in(parent))?;
-        let socket = directory.path().join("s");
+        let mut socket = directory.path().join("s");
+        let mut open_directory = None;
+        if socket.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
+            let opened = File::open(directory.path())?;
+            socket = PathBuf::from(format!("/proc/{}/fd/{}/s", std::process::id(), opened.as_raw_fd()));
+            open_directory = Some(opened);
+        }
         let mut command = (self.process_command)(&socket)?;
         // The child exits when its stdin closes, which also happens if this process dies. It does not receive the signals
         // of the terminal, because this process decides when a statement ends.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn()?;
-        Ok(StartingProcess { child: ProcessGuard(child), directory, socket })
+        Ok(StartingProcess { child: ProcessGuard(child), directory, socket, _open_directory: open_directory })
     }
 
     fn timeout_status(&self) -> Status {

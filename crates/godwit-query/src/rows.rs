@@ -8,6 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use godwit_dataset::{Dataset, DatasetError, Scan, ScanPart};
 use godwit_flight::{DirectScan, DirectScanColumns, StatementResult, Status, dataset_status};
+use godwit_model::panics::catch_panic;
 use tokio::sync::mpsc;
 
 use crate::error::StatementError;
@@ -145,10 +146,15 @@ fn read_parts(
     for part in parts {
         let (dataset, scan, sender) = (dataset.clone(), scan.clone(), sender.clone());
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = send_part(&*dataset, &scan, &part, &sender) {
-                // Ignore the result: sending fails only if the receiver does not need the rows any more.
-                let _ = sender.blocking_send(Err(dataset_status(error)));
-            }
+            // The end of the channel is the end of the rows, so a panic must not close it without an error.
+            let outcome = catch_panic(|| send_part(&*dataset, &scan, &part, &sender));
+            let failure = match outcome {
+                Some(Ok(())) => return,
+                Some(Err(error)) => dataset_status(error),
+                None => Status::internal("a bug in godwit: a thread that reads the dataset panicked"),
+            };
+            // Ignore the result: sending fails only if the receiver does not need the rows any more.
+            let _ = sender.blocking_send(Err(failure));
         });
     }
     Ok(stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) }))

@@ -1,15 +1,23 @@
 //! The requests that a process sends to its statement processes, as Flight tickets over a Unix socket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
-use godwit_flight::Status;
+use godwit_flight::{Status, TransportOptions};
 use godwit_model::ipc;
 
 /// The line that a statement process prints on its stdout when it listens on its socket. Both programs must be of the
 /// same version.
 pub const READY_LINE: &str = concat!("godwit-sql ", env!("CARGO_PKG_VERSION"));
+
+/// Returns the transport options of both ends of the socket of a statement process. The socket closes when either
+/// process exits, so neither has to answer pings in time: a process that computes or is stopped for minutes is not lost.
+pub fn statement_transport_options() -> TransportOptions {
+    let never = Duration::from_secs(365 * 24 * 3600);
+    TransportOptions { keep_alive_interval: never, keep_alive_timeout: never, ..TransportOptions::default() }
+}
 
 /// A request to a statement process.
 ///

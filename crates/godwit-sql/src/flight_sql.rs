@@ -9,11 +9,14 @@ use futures_util::{StreamExt as _, stream};
 use godwit_dataset::Principal;
 use godwit_flight::{
     Code, Download, ErrorReason, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
-    advertised_batch, advertised_schema, dataset_status,
+    advertised_batch, advertised_schema, dataset_status, split_batch,
 };
 
 use crate::engine::{QueryEngine, Rows};
 use crate::error::QueryError;
+
+/// Maximum size of a batch, bytes. The engine returns groups in batches of any size, and a message has at most 1 GiB.
+const MAX_BATCH_BYTES: usize = 64 << 20;
 
 impl SqlEngine for QueryEngine {
     fn describe_statement(&self, _caller: &Principal, sql: String) -> StatusFuture<'_, StatementDescription> {
@@ -60,11 +63,17 @@ impl SqlEngine for QueryEngine {
             });
             let batches = batches.map(move |batch| {
                 let batch = batch?;
-                let batch = match &advertised {
+                Ok(match &advertised {
                     Some(schema) => advertised_batch(schema, batch.columns().to_vec(), batch.num_rows())?,
                     None => batch,
-                };
-                Ok((batch, Default::default()))
+                })
+            });
+            let batches = batches.flat_map(|batch: Result<RecordBatch, Status>| match batch {
+                Ok(batch) => {
+                    stream::iter(split_batch(&batch, MAX_BATCH_BYTES).map(|piece| Ok((piece, Default::default()))))
+                        .boxed()
+                }
+                Err(error) => stream::iter([Err(error)]).boxed(),
             });
             Ok(StatementResult {
                 download: Download { schema, batches: Box::pin(batches) },

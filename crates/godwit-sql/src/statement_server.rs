@@ -14,9 +14,9 @@ use futures_util::{StreamExt as _, stream};
 use godwit_dataset::Principal;
 use godwit_flight::{
     Address, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server, SqlEngine,
-    StatementDescription, StatementResult, Status, TransportOptions, Upload,
+    StatementDescription, StatementResult, Status, Upload,
 };
-use godwit_query::{StatementRequest, schema_to_bytes};
+use godwit_query::{StatementRequest, schema_to_bytes, statement_transport_options};
 
 use crate::engine::QueryEngine;
 
@@ -125,9 +125,8 @@ pub async fn serve_statements(
 ) -> Result<(), FlightError> {
     let address = Address::Unix(socket.to_owned());
     let worker = StatementServer { open_engine: Box::new(open), engine: Mutex::default() };
-    let server =
-        Server::bind(&address, worker, Routes::default(), ConnectionSecurity::default(), TransportOptions::default())
-            .await?;
+    let (security, options) = (ConnectionSecurity::default(), statement_transport_options());
+    let server = Server::bind(&address, worker, Routes::default(), security, options).await?;
     ready();
     server.serve().await;
     Ok(())
