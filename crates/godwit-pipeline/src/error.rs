@@ -72,7 +72,7 @@ impl ErrorKind {
 
     /// Returns the text of this kind in the outcome file of a sample. The text stays the same if a variant of this type
     /// is renamed.
-    pub(crate) fn outcome_text(self) -> &'static str {
+    pub fn outcome_text(self) -> &'static str {
         match self {
             Self::Usage => "Usage",
             Self::Input => "Input",
@@ -525,13 +525,13 @@ impl PipelineError {
     }
 
     /// Returns this error, or [`Self::Interrupted`] if the job was cancelled.
-    pub(crate) fn or_interrupted(self, cancelled: &AtomicBool) -> Self {
+    pub fn or_interrupted(self, cancelled: &AtomicBool) -> Self {
         if cancelled.load(Ordering::Relaxed) { Self::Interrupted } else { self }
     }
 
     /// Returns a function that converts an I/O error. If [`with_file`] has added a path to the error, that path
     /// replaces `path`.
-    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.downcast::<FileError>() {
             Ok(FileError { action, path, source }) => Self::File { action, path, source },
@@ -540,12 +540,12 @@ impl PipelineError {
     }
 
     /// Creates the error for an invalid message of the head.
-    pub(crate) fn malformed_command(problem: impl Into<String>) -> Self {
+    pub fn malformed_command(problem: impl Into<String>) -> Self {
         ConnectionError::invalid_head_message(problem).into()
     }
 
     /// Creates the error for a file of aligned reads.
-    pub(crate) fn alignments(path: &Path, source: AlignmentsError) -> Self {
+    pub fn alignments(path: &Path, source: AlignmentsError) -> Self {
         Self::Alignments { path: path.to_owned(), source }
     }
 

@@ -168,7 +168,7 @@ pub fn check_writable(directory: &Path) -> io::Result<()> {
 }
 
 /// Returns the path itself if it exists, or its nearest existing parent directory.
-pub(crate) fn nearest_existing(path: &Path) -> &Path {
+pub fn nearest_existing(path: &Path) -> &Path {
     let above = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
     if above.as_os_str().is_empty() { Path::new(".") } else { above }
 }

@@ -41,25 +41,25 @@ pub struct JobOptions {
 
 impl JobOptions {
     /// Checks that the options do not contradict each other.
-    pub(crate) fn check(&self) -> Result<(), PipelineError> {
+    pub fn check(&self) -> Result<(), PipelineError> {
         self.marking.check(self.duplicates)
     }
 
     /// Returns the options of duplicate marking that change records, in the form of a command line.
-    pub(crate) fn marking_command_line(&self) -> String {
+    pub fn marking_command_line(&self) -> String {
         let (policy, marking) = (self.duplicates.name(), self.marking.command_line());
         format!("--duplicates {policy} --optical-distance {}{marking}", self.optical_distance)
     }
 
     /// Returns the reference with which the bases of reads are compared for the metrics; `None` if no metrics are
     /// collected.
-    pub(crate) fn metrics_reference<'r>(&self, reference: Option<&'r Path>) -> Option<&'r Path> {
+    pub fn metrics_reference<'r>(&self, reference: Option<&'r Path>) -> Option<&'r Path> {
         reference.filter(|_| self.metrics)
     }
 
     /// Returns the options of the reduce phase. `reference`: the reference for the metrics. `python_step`: the Python
     /// step to apply.
-    pub(crate) fn reduce_options(
+    pub fn reduce_options(
         &self,
         memory: MemoryPlan,
         temp: &Path,

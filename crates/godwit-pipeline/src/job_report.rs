@@ -137,7 +137,7 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Returns the entries of output files that are not yet published.
-    pub(crate) fn from_files(staged: &AtomicSet) -> Vec<Self> {
+    pub fn from_files(staged: &AtomicSet) -> Vec<Self> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         staged.sizes().map(|(path, bytes)| Self { name: name(path), bytes }).collect()
     }
@@ -278,7 +278,7 @@ pub struct ExchangeReport {
     pub aligners: BTreeMap<String, String>,
     /// Names and versions of the aligners of all workers, without repetition.
     #[serde(skip)]
-    pub(crate) distinct_aligners: BTreeSet<(String, String)>,
+    pub distinct_aligners: BTreeSet<(String, String)>,
     /// Workers that were lost during the run.
     #[serde(rename = "lost_nodes")]
     pub lost_workers: usize,
@@ -306,13 +306,13 @@ pub struct ExchangeReport {
 
 impl ExchangeReport {
     /// Returns names and versions of all aligners of the workers, each once.
-    pub(crate) fn distinct_aligners(&self) -> Vec<(String, String)> {
+    pub fn distinct_aligners(&self) -> Vec<(String, String)> {
         self.distinct_aligners.iter().cloned().collect()
     }
 }
 
 /// Formats a time as ISO 8601 in UTC, to the second.
-pub(crate) fn format_utc(moment: SystemTime) -> String {
+pub fn format_utc(moment: SystemTime) -> String {
     DateTime::<Utc>::from(moment).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 

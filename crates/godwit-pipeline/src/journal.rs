@@ -122,7 +122,7 @@ impl BlockEntry {
     }
 
     /// Returns the size of each section of the block, in the order of the sections, bytes.
-    pub(crate) fn sizes(&self) -> [u64; 6] {
+    pub fn sizes(&self) -> [u64; 6] {
         [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes, self.template_bytes, self.barcode_bytes]
     }
 

@@ -36,7 +36,7 @@ pub struct KeyNumbers {
 
 impl KeyNumbers {
     /// Computes the metrics of a written file.
-    pub(crate) fn new(qc: &Qc, duplication: Option<&DuplicationMetrics>) -> Self {
+    pub fn new(qc: &Qc, duplication: Option<&DuplicationMetrics>) -> Self {
         let stats = &qc.counts.stats;
         let (paired, proper) = stats.paired();
         let (mismatches, aligned) = qc.counts.summary.mismatches();

@@ -63,7 +63,7 @@ pub struct MarkingOptions {
 
 impl MarkingOptions {
     /// Checks that the options do not contradict each other or the duplicate policy.
-    pub(crate) fn check(&self, policy: DuplicatePolicy) -> Result<(), PipelineError> {
+    pub fn check(&self, policy: DuplicatePolicy) -> Result<(), PipelineError> {
         let problem = if policy == DuplicatePolicy::None && *self != Self::default() {
             "--duplicates none marks no duplicates, so options for marking have no effect; omit them"
         } else if self.barcodes.molecule.is_none() && (self.barcodes.duplex || self.molecule_tag.is_some()) {
@@ -75,7 +75,7 @@ impl MarkingOptions {
     }
 
     /// Returns the options that differ from the default, as a command line. The text is empty or starts with a space.
-    pub(crate) fn command_line(&self) -> String {
+    pub fn command_line(&self) -> String {
         let mut line = String::new();
         if self.mode == DuplicateMode::Query {
             line += " --duplicate-mode query";
@@ -105,7 +105,7 @@ impl MarkingOptions {
     }
 
     /// Reports whether duplicate marking has to distinguish optical duplicates from library duplicates.
-    pub(crate) fn separates_optical(&self, policy: DuplicatePolicy) -> bool {
+    pub fn separates_optical(&self, policy: DuplicatePolicy) -> bool {
         self.tagging != TaggingPolicy::None || policy == DuplicatePolicy::RemoveOptical
     }
 
@@ -122,7 +122,7 @@ impl MarkingOptions {
 
     /// Returns the details of the records of a block that these options need: templates and barcodes. Both are empty
     /// for default options.
-    pub(crate) fn block_details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
+    pub fn block_details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
         let mut details = BlockDetails::default();
         if !self.needs_details() {
             return Ok(details);

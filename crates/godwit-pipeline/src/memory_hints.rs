@@ -19,7 +19,7 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 
 /// Returns a buffer with this capacity. It uses huge pages of 2 MiB if the kernel allows it, which causes one page
 /// fault instead of 512.
-pub(crate) fn large_buffer(capacity: usize) -> Vec<u8> {
+pub fn large_buffer(capacity: usize) -> Vec<u8> {
     let buffer: Vec<u8> = Vec::with_capacity(capacity);
     let start = (buffer.as_ptr() as usize).next_multiple_of(HUGE_PAGE_BYTES);
     let end = (buffer.as_ptr() as usize + buffer.capacity()) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;

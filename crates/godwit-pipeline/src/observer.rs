@@ -175,7 +175,7 @@ pub trait Observer: Sync {
 }
 
 /// Returns a function that reports warnings to an observer.
-pub(crate) fn warning_sink<'r>(observer: &'r dyn Observer) -> Box<dyn Fn(String) + 'r> {
+pub fn warning_sink<'r>(observer: &'r dyn Observer) -> Box<dyn Fn(String) + 'r> {
     Box::new(move |message| observer.event(&Event::Warning { message }))
 }
 
@@ -187,7 +187,7 @@ impl Observer for NullObserver {
 }
 
 /// Returns a duration in seconds, rounded to milliseconds, for reports.
-pub(crate) fn rounded_seconds(duration: Duration) -> f64 {
+pub fn rounded_seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 

@@ -62,7 +62,7 @@ impl PythonStep {
     /// # Errors
     /// [`PipelineError::PythonStep`] if the function cannot be called. [`PipelineError::Options`] if other options
     /// exclude a Python step.
-    pub(crate) fn for_job(
+    pub fn for_job(
         options: Option<&PythonStepOptions>,
         marking: &MarkingOptions,
         here: bool,
@@ -102,7 +102,7 @@ impl PythonStep {
     ///
     /// # Errors
     /// [`PipelineError::PythonStep`] if the function cannot be found or its module differs.
-    pub(crate) fn check_same_module(&self, cancelled: &AtomicBool) -> Result<(), PipelineError> {
+    pub fn check_same_module(&self, cancelled: &AtomicBool) -> Result<(), PipelineError> {
         let (_, found) = self.inspect_function(cancelled)?;
         if found.digest == self.module_digest {
             return Ok(());
@@ -138,23 +138,23 @@ impl PythonStep {
     }
 
     /// Returns the fingerprint entry of this Python step.
-    pub(crate) fn fingerprint_entry(&self) -> FingerprintEntry {
+    pub fn fingerprint_entry(&self) -> FingerprintEntry {
         let digest = self.module_digest.get(..16).unwrap_or("no file");
         FingerprintKey::StepModule.fact(format!("{}, {digest}", self.function))
     }
 
     /// Returns the function as `MODULE:FUNCTION`.
-    pub(crate) fn function(&self) -> &str {
+    pub fn function(&self) -> &str {
         &self.function
     }
 
     /// Returns the versions of Python and pyarrow on the host that started the job.
-    pub(crate) fn version(&self) -> &str {
+    pub fn version(&self) -> &str {
         &self.version
     }
 
     /// Returns the indexes of the columns that the function receives; `None`: all columns.
-    pub(crate) fn columns(&self) -> Option<&[usize]> {
+    pub fn columns(&self) -> Option<&[usize]> {
         self.columns.as_deref()
     }
 

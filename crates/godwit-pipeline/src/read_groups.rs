@@ -93,12 +93,12 @@ const PLATFORMS: [&str; 12] = [
 ];
 
 /// Returns the value of the tag `name` in a header line.
-pub(crate) fn header_tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+pub fn header_tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
 /// Returns a warning for each defect of an `@RG` line because of which GATK or Picard would reject the file.
-pub(crate) fn compatibility_warnings<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
+pub fn compatibility_warnings<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
     let mut warnings = Vec::new();
     for line in lines {
         let id = header_tag(line, "ID").unwrap_or_default();

@@ -18,14 +18,14 @@ mod sink;
 mod step_partition;
 mod write;
 
-pub(crate) use bam_tail::{BamTail, UnfinishedBam};
+pub use bam_tail::{BamTail, UnfinishedBam};
 pub use collector::{Collector, ReduceOptions, RemoteBlock, WritingOptions};
-pub(crate) use distributed_output::{
+pub use distributed_output::{
     CompressedPart, OutputAssembler, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations,
 };
 pub use outputs::{Format, OutputFiles, Outputs};
 pub use qc::Qc;
-pub(crate) use qc::check_metrics_reference;
-pub(crate) use ranks::{RankedPart, file_ranks, rank_wanted_records};
+pub use qc::check_metrics_reference;
+pub use ranks::{RankedPart, file_ranks, rank_wanted_records};
 pub use write::UnpublishedOutputs;
-pub(crate) use write::{JobMonitor, MarkedRuns};
+pub use write::{JobMonitor, MarkedRuns};

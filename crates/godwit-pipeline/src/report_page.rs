@@ -6,39 +6,39 @@
 
 mod calling_section;
 mod figures;
-pub(crate) mod html;
-pub(crate) mod plot;
-pub(crate) mod report_tables;
+pub mod html;
+pub mod plot;
+pub mod report_tables;
 
 use godwit_kernels::markdup::DuplicationMetrics;
 
 use crate::job_report::JobReport;
 use crate::key_numbers::KeyNumbers;
 use crate::reduce::Qc;
-pub(crate) use calling_section::add_calling_section;
+pub use calling_section::add_calling_section;
 use html::{escape_html, format_thousands};
 
 const STYLE: &str = include_str!("report_page/style.css");
 
 /// The data of a report page.
-pub(crate) struct ReportPage<'p> {
+pub struct ReportPage<'p> {
     /// Name of the sample; if it is unknown, the name of the file.
-    pub(crate) sample: &'p str,
+    pub sample: &'p str,
     /// Path of the reference; `None` if no reference is given.
-    pub(crate) reference: Option<&'p str>,
+    pub reference: Option<&'p str>,
     /// The report of the job.
-    pub(crate) report: &'p JobReport,
+    pub report: &'p JobReport,
     /// The most requested metrics of the job.
-    pub(crate) key_numbers: &'p KeyNumbers,
+    pub key_numbers: &'p KeyNumbers,
     /// The quality metrics of the output.
-    pub(crate) qc: &'p Qc,
+    pub qc: &'p Qc,
     /// The metrics of duplicate marking; `None` if duplicates were not marked.
-    pub(crate) duplicate_metrics: Option<&'p DuplicationMetrics>,
+    pub duplicate_metrics: Option<&'p DuplicationMetrics>,
 }
 
 impl ReportPage<'_> {
     /// Returns the report page as HTML.
-    pub(crate) fn to_html(&self) -> String {
+    pub fn to_html(&self) -> String {
         let mut page = String::new();
         page += &self.key_numbers();
         page += &section_html(
@@ -98,7 +98,8 @@ impl ReportPage<'_> {
     }
 }
 
-pub(crate) fn section_html(title: &str, figures: &[String]) -> String {
+/// Returns a section with a heading and its figures as HTML; empty if all figures are. `title` is HTML too.
+pub fn section_html(title: &str, figures: &[String]) -> String {
     let content = figures.concat();
     if content.is_empty() {
         return content;
@@ -107,7 +108,7 @@ pub(crate) fn section_html(title: &str, figures: &[String]) -> String {
 }
 
 /// Returns a complete HTML page. `lead` and `content` are HTML; all other arguments are plain text.
-pub(crate) fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
+pub fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
     let [name, kicker, version] = [name, kicker, version].map(escape_html);
     let (title, mut page) = (kicker.to_lowercase(), String::new());
     page += &format!(

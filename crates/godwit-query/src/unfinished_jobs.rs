@@ -7,8 +7,8 @@ use std::sync::Arc;
 use godwit_dataset::DatasetError;
 use godwit_formats::bam::RecordBuffer;
 use godwit_formats::sam::Header;
+use godwit_model::IntervalSet;
 use godwit_model::is_system_failure;
-use godwit_pipeline::model::IntervalSet;
 use godwit_pipeline::{UnfinishedJob, UnfinishedJobError, unfinished_output_name};
 use godwit_serve::{UnfinishedJobReads, UnfinishedJobs};
 

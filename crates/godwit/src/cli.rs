@@ -36,7 +36,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::Format;
+use godwit_pipeline::reduce::Format;
 
 use crate::config::THIS_RUN_HEADING;
 pub use marking::MarkingArgs;

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{ALL_SAMPLES, Event, Observer, SampleState, StoragePoolMember, WorkflowStep};
+use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
+use godwit_workflow::StoragePoolMember;
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{Event, Observer, SampleState};
+use godwit_pipeline::observer::{Event, Observer, SampleState};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::json;
 

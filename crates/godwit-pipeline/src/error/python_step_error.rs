@@ -74,7 +74,7 @@ pub enum PythonStepError {
 
 impl PythonStepError {
     /// Returns the kind of the error, which decides the exit code.
-    pub(crate) fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Refused { kind: PythonStepRefusal::Missing, .. } => ErrorKind::Machine,
             Self::Refused { kind: PythonStepRefusal::Usage, .. } => ErrorKind::Usage,

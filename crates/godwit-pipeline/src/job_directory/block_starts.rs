@@ -126,7 +126,7 @@ impl JobDirectory {
 
 impl BlockStartEntry {
     /// Reports whether the numbers are consistent, so that godwit can have written the entry.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let windows = self.window_bytes.iter().all(|bytes| *bytes as usize <= WINDOW_BYTES);
         let bytes: u64 = self.window_bytes.iter().map(|bytes| u64::from(*bytes)).sum();
         let sound = windows && self.window_offset.checked_add(bytes).is_some() && self.id.ordinal > 0;

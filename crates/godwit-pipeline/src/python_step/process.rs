@@ -84,17 +84,17 @@ enum StartupReply {
 /// The partition of a table, as it is passed to the function.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PartitionInfo {
-    pub(crate) sample: String,
+    pub sample: String,
     /// Number of the partition in genome order, 0-based.
-    pub(crate) index: usize,
+    pub index: usize,
     #[serde(rename = "count")]
     pub(crate) partition_count: usize,
     /// The partition as a region with 1-based positions, for people.
-    pub(crate) region: String,
+    pub region: String,
     /// Contig and 0-based position of the start of the partition; `None` for the records without a contig.
-    pub(crate) start: Option<(String, i64)>,
+    pub start: Option<(String, i64)>,
     /// Contig and 0-based position behind the end of the partition; `None` for the last partition.
-    pub(crate) end: Option<(String, i64)>,
+    pub end: Option<(String, i64)>,
     /// Directory to which the function may write files.
     #[serde(rename = "out")]
     pub(crate) output_directory: PathBuf,
@@ -243,7 +243,7 @@ impl PythonStepProcess {
     }
 
     /// Returns the error for a result of the function that cannot be written.
-    pub(crate) fn output_error(&self, partition: &PartitionInfo, problem: String) -> io::Error {
+    pub fn output_error(&self, partition: &PartitionInfo, problem: String) -> io::Error {
         let (function, partition) = (self.function.clone(), partition.to_string());
         io::Error::other(PythonStepError::Returned { function, partition, problem })
     }

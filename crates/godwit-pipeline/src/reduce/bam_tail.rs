@@ -11,24 +11,24 @@ use crate::error::PipelineError;
 use crate::partitioned_file::PartExtent;
 
 /// A BAM that is being written. Only its header is in the file so far.
-pub(crate) struct UnfinishedBam<'b> {
+pub struct UnfinishedBam<'b> {
     /// The header of the BAM.
-    pub(crate) header: &'b Header,
+    pub header: &'b Header,
     /// The contigs of the header.
-    pub(crate) genome: &'b Genome,
+    pub genome: &'b Genome,
     /// Temporary path of the file until it is published.
-    pub(crate) temporary_path: &'b Path,
+    pub temporary_path: &'b Path,
     /// Path of the file after it is published.
-    pub(crate) final_path: &'b Path,
+    pub final_path: &'b Path,
     /// Smallest sort key of each partition, ascending.
-    pub(crate) partition_starts: Vec<SortKey>,
+    pub partition_starts: Vec<SortKey>,
     /// Fingerprint of the records. Two BAMs with equal fingerprints have equal records.
-    pub(crate) records_fingerprint: String,
+    pub records_fingerprint: String,
 }
 
 /// A reader of a BAM that is still being written, for example a variant caller. It shares the threads of the job with
 /// the writers. Several threads call these methods.
-pub(crate) trait BamTail: Sync {
+pub trait BamTail: Sync {
     /// Starts the reader, before the first partition is written.
     ///
     /// # Errors

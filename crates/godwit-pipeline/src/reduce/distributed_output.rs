@@ -33,40 +33,47 @@ use crate::runs::{SliceStore, SplitPartition};
 const STEP_TABLE_BYTES_PER_THREAD: usize = 128 << 20;
 
 /// Options of a [`PartBuilder`].
-pub(crate) struct PartBuilderOptions {
-    pub(crate) writing: WritingOptions,
-    pub(crate) read_groups: ReadGroups,
-    pub(crate) genome: Genome,
+pub struct PartBuilderOptions {
+    /// Formats and compression of the files.
+    pub writing: WritingOptions,
+    /// Read groups of the header, which records name by their index.
+    pub read_groups: ReadGroups,
+    /// Contigs of the reference, in the order of the header.
+    pub genome: Genome,
     /// Paths of the files and directories to which the parts are written.
-    pub(crate) output_paths: OutputPaths,
+    pub output_paths: OutputPaths,
     /// The SAM header of the files.
-    pub(crate) header: Header,
+    pub header: Header,
     /// Path of the reference, for CRAM.
-    pub(crate) reference: PathBuf,
+    pub reference: PathBuf,
     /// Directory of the scratch files.
-    pub(crate) scratch: PathBuf,
+    pub scratch: PathBuf,
     /// The duplicate marks; `None` if duplicates are not marked.
-    pub(crate) marking: Option<DuplicateMarks>,
+    pub marking: Option<DuplicateMarks>,
     /// Number of parts of each file, without the header.
-    pub(crate) part_count: usize,
+    pub part_count: usize,
     /// Name of the sample.
-    pub(crate) sample: String,
+    pub sample: String,
 }
 
 /// Temporary paths of the output files and directories, to which all workers write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct OutputPaths {
-    pub(crate) bam: Option<PathBuf>,
-    pub(crate) cram: Option<PathBuf>,
-    pub(crate) parquet: Option<PathBuf>,
-    pub(crate) arrow: Option<PathBuf>,
+pub struct OutputPaths {
+    /// The BAM file.
+    pub bam: Option<PathBuf>,
+    /// The CRAM file.
+    pub cram: Option<PathBuf>,
+    /// Directory of the Parquet files.
+    pub parquet: Option<PathBuf>,
+    /// Directory of the Arrow files.
+    pub arrow: Option<PathBuf>,
     /// Directory for files that the Python function writes.
     #[serde(rename = "step")]
-    pub(crate) step_directory: Option<PathBuf>,
+    pub step_directory: Option<PathBuf>,
 }
 
 /// A worker's builder of parts from the slices that the worker stores.
-pub(crate) struct PartBuilder<'s> {
+pub struct PartBuilder<'s> {
     store: &'s SliceStore,
     writing: WritingOptions,
     read_groups: ReadGroups,
@@ -82,19 +89,19 @@ pub(crate) struct PartBuilder<'s> {
 }
 
 /// A part that is compressed in the spill file of its worker, and not yet copied to the output files.
-pub(crate) struct CompressedPart {
+pub struct CompressedPart {
     /// Location of the part in the spill file, for BAM and CRAM.
-    pub(crate) locations: PartLocations,
+    pub locations: PartLocations,
     /// Size of the part in each file, bytes.
-    pub(crate) bytes: PerFile<u64>,
+    pub bytes: PerFile<u64>,
     /// BLAKE3 of the part in the BAM, hexadecimal; `None` if no BAM is written.
-    pub(crate) checksum: Option<String>,
+    pub checksum: Option<String>,
     /// The report for the [`OutputAssembler`], as JSON.
-    pub(crate) report: Vec<u8>,
+    pub report: Vec<u8>,
 }
 
 /// Locations of a part in the spill file, for BAM and CRAM.
-pub(crate) type PartLocations = PerFile<Option<PartLocation>>;
+pub type PartLocations = PerFile<Option<PartLocation>>;
 
 /// The report of a worker about a part.
 #[derive(Serialize, Deserialize)]
@@ -108,7 +115,7 @@ impl<'s> PartBuilder<'s> {
     ///
     /// # Errors
     /// A [`PipelineError`] if the reference or an output file cannot be opened.
-    pub(crate) fn new(store: &'s SliceStore, options: PartBuilderOptions) -> Result<Self, PipelineError> {
+    pub fn new(store: &'s SliceStore, options: PartBuilderOptions) -> Result<Self, PipelineError> {
         let PartBuilderOptions {
             writing,
             read_groups,
@@ -162,7 +169,7 @@ impl<'s> PartBuilder<'s> {
     ///
     /// # Errors
     /// [`PipelineError::Interrupted`], or the error of reading the slices or of compressing the part.
-    pub(crate) fn build_part(
+    pub fn build_part(
         &self,
         at: usize,
         split: &SplitPartition,
@@ -202,7 +209,7 @@ impl<'s> PartBuilder<'s> {
     ///
     /// # Errors
     /// [`PipelineError::File`] if a file cannot be written.
-    pub(crate) fn write_part_to_files(
+    pub fn write_part_to_files(
         &self,
         places: &PartLocations,
         offset: PerFile<u64>,
@@ -217,7 +224,7 @@ impl<'s> PartBuilder<'s> {
 }
 
 /// The head's assembler of the output files, which collects the locations and reports of all parts.
-pub(crate) struct OutputAssembler<'c> {
+pub struct OutputAssembler<'c> {
     marked: &'c CollectedRuns,
     outputs: PartitionedOutputs<'c>,
     qc: Option<QcJob>,
@@ -233,13 +240,13 @@ pub(crate) struct OutputAssembler<'c> {
 
 impl MarkedRuns {
     /// Returns the partitions, each of which is a part of the output files.
-    pub(crate) fn parts(&self) -> &[SplitPartition] {
+    pub fn parts(&self) -> &[SplitPartition] {
         &self.partitions
     }
 
     /// Removes and returns the duplicate marks, without the metrics. They are sent to the workers. Returns `None` if
     /// duplicates are not marked.
-    pub(crate) fn take_verdicts(&mut self) -> Option<DuplicateMarks> {
+    pub fn take_verdicts(&mut self) -> Option<DuplicateMarks> {
         let marking = self.collected.marking.as_mut()?;
         let DuplicateMarks { duplicates, optical, sets, .. } = marking;
         let duplicates = std::mem::take(duplicates);
@@ -247,7 +254,7 @@ impl MarkedRuns {
     }
 
     /// Returns the options for writing records.
-    pub(crate) fn writing_options(&self) -> &WritingOptions {
+    pub fn writing_options(&self) -> &WritingOptions {
         &self.collected.options.writing
     }
 
@@ -255,7 +262,7 @@ impl MarkedRuns {
     ///
     /// # Errors
     /// A [`PipelineError`] if a header cannot be encoded or written.
-    pub(crate) fn start_assembly(
+    pub fn start_assembly(
         &self,
         header: &Header,
         genome: &Genome,
@@ -285,7 +292,7 @@ impl OutputAssembler<'_> {
     ///
     /// # Errors
     /// The I/O error of the file system.
-    pub(crate) fn output_paths(&self) -> io::Result<OutputPaths> {
+    pub fn output_paths(&self) -> io::Result<OutputPaths> {
         let directory = |files: &Option<ColumnFiles>| files.as_ref().map(ColumnFiles::directory_path).transpose();
         let file = |file: &PartitionedFile| std::path::absolute(file.atomic_file().temporary_path());
         let PerFile { bam, cram } =
@@ -295,7 +302,7 @@ impl OutputAssembler<'_> {
     }
 
     /// Returns the offset of the first part in each file, bytes.
-    pub(crate) fn header_bytes(&self) -> PerFile<u64> {
+    pub fn header_bytes(&self) -> PerFile<u64> {
         self.header_bytes
     }
 
@@ -304,7 +311,7 @@ impl OutputAssembler<'_> {
     ///
     /// # Errors
     /// A [`PipelineError`] if the report is not valid JSON.
-    pub(crate) fn add_report(&mut self, at: usize, report: &[u8]) -> Result<(), PipelineError> {
+    pub fn add_report(&mut self, at: usize, report: &[u8]) -> Result<(), PipelineError> {
         let report = serde_json::from_slice(report).map_err(|error| writing_error(error.into(), &self.stem))?;
         if let Some(place) = self.reports.get_mut(at) {
             *place = Some(report);
@@ -317,7 +324,7 @@ impl OutputAssembler<'_> {
     ///
     /// # Errors
     /// [`PipelineError::File`] if the location is invalid or a file cannot be written.
-    pub(crate) fn add_placed_part(
+    pub fn add_placed_part(
         &mut self,
         at: usize,
         extents: PerFile<PartExtent>,
@@ -343,7 +350,7 @@ impl OutputAssembler<'_> {
     ///
     /// # Errors
     /// A [`PipelineError`]; [`PipelineError::CountMismatch`] if a part is missing.
-    pub(crate) fn finish(self, genome: &Genome, outputs: &Outputs) -> Result<UnpublishedOutputs, PipelineError> {
+    pub fn finish(self, genome: &Genome, outputs: &Outputs) -> Result<UnpublishedOutputs, PipelineError> {
         let places = self.output_paths().map_err(|error| writing_error(error, &self.stem))?;
         for directory in places.parquet.iter().chain(&places.arrow) {
             remove_unfinished(directory).map_err(|error| writing_error(error, &self.stem))?;

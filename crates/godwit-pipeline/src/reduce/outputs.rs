@@ -104,7 +104,7 @@ impl OutputFiles {
 
 impl Outputs {
     /// Returns the path of the output with this suffix.
-    pub(crate) fn path_with_suffix(&self, suffix: &str) -> PathBuf {
+    pub fn path_with_suffix(&self, suffix: &str) -> PathBuf {
         let mut name = self.stem.clone().into_os_string();
         name.push(suffix);
         name.into()
@@ -127,7 +127,7 @@ impl Outputs {
     }
 
     /// Returns the temporary names of all files and directories that a job may write.
-    pub(crate) fn temporary_names(&self) -> Vec<String> {
+    pub fn temporary_names(&self) -> Vec<String> {
         let bam = [
             ".bam",
             ".bam.bai",
@@ -159,7 +159,7 @@ impl Outputs {
     /// # Errors
     /// [`PipelineError::File`] if a directory has the name of an output file, or if another process is writing the
     /// file.
-    pub(crate) fn check_names(&self, reports: &[PathBuf]) -> Result<(), PipelineError> {
+    pub fn check_names(&self, reports: &[PathBuf]) -> Result<(), PipelineError> {
         let files = [Format::Bam, Format::Cram].into_iter().filter(|format| self.formats.contains(format));
         let indexes = [".bam.bai", ".bam.csi", ".cram.crai"].map(|suffix| self.path_with_suffix(suffix));
         let names = files.map(|format| self.path(format)).chain(indexes).chain(self.text_paths());
@@ -222,7 +222,7 @@ impl Outputs {
     ///
     /// # Errors
     /// [`PipelineError::Options`] if recipients are given and an output is a directory.
-    pub(crate) fn check_recipients(&self) -> Result<(), PipelineError> {
+    pub fn check_recipients(&self) -> Result<(), PipelineError> {
         let tables = self.formats.iter().any(|format| matches!(format, Format::Parquet | Format::Arrow));
         if !self.recipients.is_empty() && (tables || self.has_step_directory) {
             let problem = "--c4gh-recipient encrypts only BAM and CRAM; remove parquet and arrow from --format, and \
@@ -242,7 +242,7 @@ impl Outputs {
     ///
     /// # Errors
     /// [`PipelineError::Options`] if CRAM is requested without a reference.
-    pub(crate) fn check_reference(&self) -> Result<(), PipelineError> {
+    pub fn check_reference(&self) -> Result<(), PipelineError> {
         if self.formats.contains(&Format::Cram) && self.reference.is_none() {
             let problem = "CRAM holds differences to the reference; pass --reference REF.fa, or write BAM".into();
             return Err(PipelineError::Options { problem });

@@ -203,6 +203,6 @@ pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedRead
 ///
 /// # Errors
 /// The errors of [`open_reference`].
-pub(crate) fn check_metrics_reference(path: &Path, genome: &Genome) -> Result<(), PipelineError> {
+pub fn check_metrics_reference(path: &Path, genome: &Genome) -> Result<(), PipelineError> {
     open_reference(path, genome).map(drop)
 }

@@ -13,16 +13,16 @@ use crate::runs::{FinishedRuns, SplitPartition};
 
 /// The ranks of the requested records in one partition.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RankedPart {
+pub struct RankedPart {
     /// The requested records, with their 0-based ranks within the partition.
-    pub(crate) ranked_records: Vec<(RecordId, u64)>,
+    pub ranked_records: Vec<(RecordId, u64)>,
     /// Number of all records in the partition.
-    pub(crate) records: u64,
+    pub records: u64,
 }
 
 /// Returns the 0-based ranks of records in the whole output, sorted by record. `partitions`: the ranks within each
 /// partition.
-pub(crate) fn file_ranks(partitions: Vec<RankedPart>) -> Vec<(RecordId, u64)> {
+pub fn file_ranks(partitions: Vec<RankedPart>) -> Vec<(RecordId, u64)> {
     let (mut ranks, mut before) = (Vec::new(), 0);
     for RankedPart { ranked_records, records } in partitions {
         ranks.extend(ranked_records.into_iter().map(|(record, place)| (record, before + place)));
@@ -36,7 +36,7 @@ pub(crate) fn file_ranks(partitions: Vec<RankedPart>) -> Vec<(RecordId, u64)> {
 ///
 /// # Errors
 /// The I/O error of the spill file; [`io::ErrorKind::Interrupted`] if `cancelled` is set.
-pub(crate) fn rank_wanted_records(
+pub fn rank_wanted_records(
     runs: &FinishedRuns,
     split: &SplitPartition,
     wanted: &RecordSet,

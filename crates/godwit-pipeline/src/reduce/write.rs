@@ -106,7 +106,7 @@ impl Collector {
     /// # Errors
     /// A [`PipelineError`] if duplicate marking fails or a file cannot be written; [`PipelineError::Interrupted`] if
     /// the job is cancelled.
-    pub(crate) fn write(
+    pub fn write(
         self,
         header: &Header,
         genome: &Genome,
@@ -173,7 +173,7 @@ impl Collector {
     ///
     /// # Errors
     /// A [`PipelineError`] if a scratch file fails; [`PipelineError::Interrupted`] if the job is cancelled.
-    pub(crate) fn decide(self, genome: &Genome, observer: &dyn Observer) -> Result<MarkedRuns, PipelineError> {
+    pub fn decide(self, genome: &Genome, observer: &dyn Observer) -> Result<MarkedRuns, PipelineError> {
         observer.event(&Event::Stage { name: "deciding duplicates" });
         let collected = self.finish(genome)?;
         let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
@@ -183,17 +183,17 @@ impl Collector {
 
 /// The observer and the cancel flag of a job that writes outputs, and a reader of the unfinished BAM.
 #[derive(Clone, Copy)]
-pub(crate) struct JobMonitor<'w> {
+pub struct JobMonitor<'w> {
     /// Reader of the BAM while it is being written, for example a variant caller; `None` if there is none.
-    pub(crate) bam_tail: Option<&'w dyn BamTail>,
+    pub bam_tail: Option<&'w dyn BamTail>,
     /// Receiver of progress events.
-    pub(crate) observer: &'w dyn Observer,
+    pub observer: &'w dyn Observer,
     /// Cancel flag of the job.
-    pub(crate) cancelled: &'w AtomicBool,
+    pub cancelled: &'w AtomicBool,
 }
 
 /// Sorted runs and their duplicate marks, before the outputs are written.
-pub(crate) struct MarkedRuns {
+pub struct MarkedRuns {
     pub(super) collected: CollectedRuns,
     pub(super) partitions: Vec<SplitPartition>,
 }
@@ -421,14 +421,14 @@ fn number_sets(decided: &mut MarkedRuns, cancelled: &AtomicBool) -> io::Result<(
 impl MarkedRuns {
     /// Returns the best record of each duplicate set, whose rank becomes the number of the set; `None` if numbers are
     /// not requested.
-    pub(crate) fn representatives(&self) -> Option<RecordSet> {
+    pub fn representatives(&self) -> Option<RecordSet> {
         let by_coordinate = self.collected.options.writing.marking.mode == DuplicateMode::Coordinate;
         let sets = self.collected.marking.as_ref().and_then(|marking| marking.sets.as_ref());
         sets.filter(|_| by_coordinate).map(DuplicateSets::representatives)
     }
 
     /// Numbers the duplicate sets by the ranks of their best records. `ranks` is sorted by record.
-    pub(crate) fn number_sets(&mut self, ranks: &[(RecordId, u64)]) {
+    pub fn number_sets(&mut self, ranks: &[(RecordId, u64)]) {
         if let Some(sets) = self.collected.marking.as_mut().and_then(|marking| marking.sets.as_mut()) {
             sets.set_indices(|record| ranks.binary_search_by_key(&record, |(id, _)| *id).map_or(0, |at| ranks[at].1));
         }

@@ -17,7 +17,7 @@ const SECTION_TITLE: &str = "Variants";
 
 /// Adds a section about variant calling to a report page. Returns `None` if the page already has this section, or is
 /// not a report page of godwit. `called`: the report of the calling.
-pub(crate) fn add_calling_section(page: &str, called: &Value) -> Option<String> {
+pub fn add_calling_section(page: &str, called: &Value) -> Option<String> {
     let (before, behind) = page.rsplit_once(MAIN_END_TAG)?;
     let is_there = before.contains(MARKER) || before.contains(EARLIER_HEADING);
     (!is_there).then(|| {

@@ -1,7 +1,7 @@
 //! Formatting of text and numbers for HTML.
 
 /// Escapes the special characters of HTML. The result may be used in elements and in quoted attributes.
-pub(crate) fn escape_html(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -18,7 +18,7 @@ pub(crate) fn escape_html(text: &str) -> String {
 }
 
 /// Formats a number with commas between groups of three digits.
-pub(crate) fn format_thousands(number: u64) -> String {
+pub fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -18,7 +18,7 @@ const MAX_TICKS: f64 = 6.0;
 
 /// The shape in which values are drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// A line through the points.
     Line,
     /// A line through the points, with the area below it filled.
@@ -28,24 +28,33 @@ pub(crate) enum Shape {
 }
 
 /// A named series of points, sorted by x.
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(f64, f64)>,
+pub struct Series {
+    /// Name of the series, for the legend.
+    pub name: String,
+    /// The points, x and y.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// A chart with its title, note and axis titles.
-pub(crate) struct Plot<'p> {
-    pub(crate) title: &'p str,
+pub struct Plot<'p> {
+    /// Title of the chart.
+    pub title: &'p str,
     /// A note below the title: what the chart shows, and which values are expected.
-    pub(crate) note: String,
-    pub(crate) x_title: &'p str,
-    pub(crate) y_title: &'p str,
-    pub(crate) x_unit: &'p str,
-    pub(crate) y_unit: &'p str,
-    pub(crate) shape: Shape,
+    pub note: String,
+    /// Title of the x axis.
+    pub x_title: &'p str,
+    /// Title of the y axis.
+    pub y_title: &'p str,
+    /// Unit of the x axis, for the values that are shown at the pointer.
+    pub x_unit: &'p str,
+    /// Unit of the y axis, for the values that are shown at the pointer.
+    pub y_unit: &'p str,
+    /// How the points are drawn.
+    pub shape: Shape,
     /// Minimum and maximum of the y axis; `None`: from 0 to a maximum that is derived from the values.
-    pub(crate) y_range: Option<(f64, f64)>,
-    pub(crate) series: Vec<Series>,
+    pub y_range: Option<(f64, f64)>,
+    /// The series, in the order of their colours.
+    pub series: Vec<Series>,
 }
 
 /// The mapping from values to SVG coordinates.
@@ -67,7 +76,7 @@ impl Scale {
 
 impl Plot<'_> {
     /// Returns the chart as an HTML `figure`; an empty text if there are no values.
-    pub(crate) fn to_figure(&self) -> String {
+    pub fn to_figure(&self) -> String {
         let series: Vec<&Series> = self.series.iter().filter(|series| !series.points.is_empty()).collect();
         let Some(scale) = self.scale(&series) else { return String::new() };
         let title = escape_html(self.title);

@@ -7,9 +7,11 @@ use super::html::{escape_html, format_si, format_thousands};
 const MAX_SHOWN_CONTIGS: usize = 25;
 
 /// A row of a table: its cells as HTML, and the relative length of its bar, 0 to 1.
-pub(crate) struct Row {
-    pub(crate) cells: Vec<String>,
-    pub(crate) bar: f64,
+pub struct Row {
+    /// Cells of the row as HTML; the first is its heading.
+    pub cells: Vec<String>,
+    /// Length of the bar, 0 to 1.
+    pub bar: f64,
 }
 
 impl ReportPage<'_> {
@@ -107,12 +109,13 @@ impl ReportPage<'_> {
     }
 }
 
-pub(crate) fn figure(title: &str, note: &str, content: &str) -> String {
+/// Returns a figure with its title and note as HTML. All arguments are HTML.
+pub fn figure(title: &str, note: &str, content: &str) -> String {
     format!("<figure>\n<figcaption><h3>{title}</h3><p>{note}</p></figcaption>\n{content}</figure>\n")
 }
 
 /// Returns a table as HTML. The first column contains text, the other columns contain numbers.
-pub(crate) fn table(headings: &[&str], rows: &[Row]) -> String {
+pub fn table(headings: &[&str], rows: &[Row]) -> String {
     let head: String = headings.iter().map(|heading| format!("<th scope=\"col\">{heading}</th>")).collect();
     let row = |row: &Row| {
         let (name, numbers) = row.cells.split_first()?;

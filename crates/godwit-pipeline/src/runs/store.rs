@@ -42,9 +42,9 @@ pub struct SplitPartition {
     /// Index of the partition in the plan.
     pub partition: usize,
     /// Smallest sort key of the region.
-    pub(crate) from: SortKey,
+    pub from: SortKey,
     /// First sort key after the region.
-    pub(crate) until: SortKey,
+    pub until: SortKey,
 }
 
 /// An entry of the sort order of a block. It contains a copy of the sort key, so that sorting does not read the

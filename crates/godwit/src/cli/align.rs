@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::CallerChoice;
+use godwit_engines::caller::CallerChoice;
 
 use super::value_parsers::{parse_aligner, parse_caller, parse_kept_tag, parse_sample, parse_step};
 use super::{CallingArgs, ClusterArgs, CommonArgs, FormatName, KeyArgs, MarkingArgs, RecipientArgs, Switch};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_pipeline::CallerChoice;
+use godwit_engines::caller::CallerChoice;
 
 use super::value_parsers::{parse_caller, parse_vcf};
 use super::{CallingArgs, ClusterArgs, CommonArgs, KeyArgs, RecipientArgs};

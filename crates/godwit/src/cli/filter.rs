@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_pipeline::TrainingResource;
+use godwit_engines::variant_filter::TrainingResource;
 
 use super::CommonArgs;
 use super::value_parsers::{parse_resource, parse_size, parse_vcf};

@@ -1,7 +1,8 @@
 //! Options of duplicate marking, shared by `align` and `markdup`.
 
 use clap::{Args, ValueEnum};
-use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOptions, TaggingPolicy};
+use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
+use godwit_pipeline::{DuplicatePolicy, MarkingOptions, TaggingPolicy};
 
 use super::value_parsers::parse_tag;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use godwit_pipeline::SLICE_RECORDS;
+use godwit_call::SLICE_RECORDS;
 
 use super::CommonArgs;
 use super::value_parsers::{parse_bam, parse_size};

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::{CallerChoice, Workflow};
+use godwit_engines::caller::CallerChoice;
+use godwit_workflow::Workflow;
 
 use super::value_parsers::{parse_aligner, parse_bases, parse_caller, parse_size};
 use super::{AccessArgs, ClusterArgs, CommonArgs, KeyArgs, ResourceArgs, Switch};

@@ -7,8 +7,9 @@ use super::copy::StreamCount;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
-use godwit_pipeline::{TrainingResource, sample_name_problem};
+use godwit_engines::variant_filter::TrainingResource;
 use godwit_transfer::location::Location;
+use godwit_workflow::sample_name_problem;
 
 /// Parses a bandwidth in bits per second, with a decimal unit: `10G`, `500M`.
 pub fn parse_rate(text: &str) -> Result<u64, String> {

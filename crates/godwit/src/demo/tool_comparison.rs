@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use godwit_pipeline::AlignOptions;
+use godwit_align::AlignOptions;
 use godwit_process::TemporaryItem;
 
 /// Bit of FLAG that marks a duplicate.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use godwit_formats::bam;
-use godwit_pipeline::model::{Genome, RawRecord, flags};
+use godwit_model::{Genome, RawRecord, flags};
 
 use godwit_model::message_with_causes;
 

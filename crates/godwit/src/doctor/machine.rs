@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use godwit_pipeline::format_bytes;
+use godwit_align::format_bytes;
 use godwit_pipeline::host_resources::{self, CgroupLimits};
 
 use super::engines::find_on_path;

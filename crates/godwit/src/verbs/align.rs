@@ -1,10 +1,14 @@
 //! `godwit align`: aligns, sorts and marks the reads of a sample, and optionally calls variants.
 
+use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
+use godwit_call::CallOptions;
 use godwit_io::crypt4gh::{PublicKey, encrypted_path};
-use godwit_pipeline::{
-    AlignOptions, CallOptions, Format, JobOptions, JobReport, PythonStepOptions, ReadsOptions, align, align_and_call,
-    check_calling, has_unfinished_job, plan_align,
-};
+use godwit_pipeline::JobOptions;
+use godwit_pipeline::job_directory::has_unfinished_job;
+use godwit_pipeline::job_report::JobReport;
+use godwit_pipeline::python_step::PythonStepOptions;
+use godwit_pipeline::reduce::Format;
+use godwit_workflow::{align_and_call, check_calling};
 
 use super::cluster_run::{ClusterRunOptions, planned_workers};
 use super::{dry_run, input_path};

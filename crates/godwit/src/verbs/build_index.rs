@@ -1,6 +1,6 @@
 //! `godwit index`: builds the index files of an aligner.
 
-use godwit_pipeline::{IndexOptions, build_index};
+use godwit_align::{IndexOptions, build_index};
 
 use crate::cli::IndexArgs;
 use crate::failure::Failure;

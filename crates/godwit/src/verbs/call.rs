@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_call::{CallOptions, CallReport, call, is_call_running};
+use godwit_engines::caller::CallerChoice;
 use godwit_io::crypt4gh::encrypted_path;
-use godwit_pipeline::model::PloidyTable;
-use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_running};
+use godwit_model::PloidyTable;
 
 use super::cluster_run::ClusterRunOptions;
 use super::command_line;

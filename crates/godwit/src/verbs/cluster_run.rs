@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_align::PlannedWorkers;
 use godwit_cluster::{ClusterOptions, WorkerCommand, WorkerOptions, WorkerProcesses};
 use godwit_fleet::launcher::{LocalLauncher, SshLauncher};
 use godwit_fleet::{Allocation, Launcher};
-use godwit_pipeline::{PipelineError, PlannedWorkers};
+use godwit_pipeline::PipelineError;
 
 use super::cluster_worker::{HEAD_TIMEOUT, WorkError, available_cores, run_worker};
 use super::slurm_job::SlurmJob;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use godwit_align::{AlignTask, run_align_worker};
+use godwit_call::{CallTask, run_call_worker};
 use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError, WorkerOptions, WorkerSession};
-use godwit_pipeline::{AlignTask, CallTask, PipelineError, run_align_worker, run_call_worker};
+use godwit_pipeline::PipelineError;
 use godwit_search::{SearchError, SearchTask, run_cluster_worker};
 use serde::Deserialize;
 

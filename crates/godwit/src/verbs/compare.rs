@@ -5,7 +5,7 @@ mod input_files;
 
 use std::collections::HashSet;
 
-use godwit_pipeline::{
+use godwit_compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType, compare,
 };
 

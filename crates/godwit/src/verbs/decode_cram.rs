@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, ErrorKind};
 
-use godwit_pipeline::{DecodeRequest, run_decoder};
+use godwit_cram::{DecodeRequest, run_decoder};
 
 use crate::cli::DecodeCramArgs;
 use crate::failure::{Exit, Failure};

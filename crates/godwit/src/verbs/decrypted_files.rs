@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_call::is_call_running;
 use godwit_io::crypt4gh::{self, FILE_SUFFIX};
 use godwit_io::random_access::LocalFile;
 use godwit_model::message_with_causes;
-use godwit_pipeline::is_call_running;
 
 use crate::failure::{Exit, Failure};
 

@@ -4,11 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use godwit_pipeline::haplotypes::{HaplotypeComparison, HaplotypeOptions, TypeCounts};
-use godwit_pipeline::{
-    AlignOptions, AlignerChoice, CallOptions, CallerChoice, Format, IndexOptions, JobReport, PipelineError,
-    ReadsOptions, align, build_index, call, compare_by_haplotypes,
-};
+use godwit_align::{AlignOptions, IndexOptions, ReadsOptions, align, build_index};
+use godwit_call::{CallOptions, call};
+use godwit_compare::compare_by_haplotypes;
+use godwit_engines::aligner::AlignerChoice;
+use godwit_engines::caller::CallerChoice;
+use godwit_haplotypes::{HaplotypeComparison, HaplotypeOptions, TypeCounts};
+use godwit_pipeline::PipelineError;
+use godwit_pipeline::job_report::JobReport;
+use godwit_pipeline::reduce::Format;
 use godwit_simulate::{
     GenomeOptions, ReadOptions, Sample, SampleOptions, SimulateError, SimulatedReadFiles, write_genome, write_reads,
 };

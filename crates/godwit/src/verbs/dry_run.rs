@@ -1,6 +1,6 @@
 //! Output of `--dry-run`: the resources that a run would need, as a table or as JSON.
 
-use godwit_pipeline::{DiskNeed, IndexNeed, JobPlan, LanePlan, format_bytes};
+use godwit_align::{DiskNeed, IndexNeed, JobPlan, LanePlan, format_bytes};
 
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::text_wrap::wrap_text;

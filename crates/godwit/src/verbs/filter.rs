@@ -1,6 +1,6 @@
 //! `godwit filter`: filters variants with GATK.
 
-use godwit_pipeline::{FilterOptions, filter};
+use godwit_call::{FilterOptions, filter};
 
 use super::command_line;
 use crate::cli::FilterArgs;

@@ -1,6 +1,6 @@
 //! `godwit recalibrate`: recalibrates base qualities with GATK.
 
-use godwit_pipeline::{RecalibrateOptions, recalibrate};
+use godwit_call::{RecalibrateOptions, recalibrate};
 
 use super::command_line;
 use crate::cli::RecalibrateArgs;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_pipeline::{PRIVATE_FILE_PATTERN, PipelineError, RemoteFiles};
+use godwit_pipeline::PipelineError;
 use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;
 use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, LinkPolicy, copy};
+use godwit_workflow::{PRIVATE_FILE_PATTERN, RemoteFiles};
 
 use super::copy::block_on_threads;
 use super::credentials::credentials_for;

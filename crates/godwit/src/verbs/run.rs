@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use godwit_pipeline::{Observer, SampleHosts, StorageMonitor, WorkflowOptions, run_sample, run_workflow};
+use godwit_pipeline::observer::Observer;
+use godwit_workflow::{SampleHosts, StorageMonitor, WorkflowOptions, run_sample, run_workflow};
 
 use super::call::read_ploidy_table;
 use super::cluster_run::is_restart;

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use godwit_fleet::launcher::{LocalLauncher, SlurmLauncher, SshLauncher};
 use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 use godwit_model::message_with_causes;
-use godwit_pipeline::{JobExit, PipelineError, SampleHosts, SampleJob};
+use godwit_pipeline::PipelineError;
+use godwit_workflow::{JobExit, SampleHosts, SampleJob};
 
 use super::cluster_worker::available_cores;
 use super::slurm_job::{slurm_name, slurm_profile};

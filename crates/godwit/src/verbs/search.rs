@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use godwit_columnar::TableFormat;
 use godwit_files::AtomicFile;
 use godwit_model::message_with_causes;
-use godwit_pipeline::{Event, Observer, PipelineError};
+use godwit_pipeline::PipelineError;
+use godwit_pipeline::observer::{Event, Observer};
 use godwit_process::TemporaryItem;
 use godwit_search::{
     ErrorKind, LocalBackend, Search, SearchCommand, SearchError, SearchOptions, SearchProgress, SearchScratch,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use godwit_flight::pool::Member;
 use godwit_flight::{Client, TransportOptions};
-use godwit_pipeline::{StorageMonitor, StoragePoolMember, StorageSnapshot};
+use godwit_workflow::{StorageMonitor, StoragePoolMember, StorageSnapshot};
 use serde_json::Value;
 
 use super::credentials::read_credentials;

@@ -1,6 +1,6 @@
 //! `godwit variants`: converts VCF to Parquet or Arrow.
 
-use godwit_pipeline::write_variants;
+use godwit_call::write_variants;
 
 use super::{input_path, print};
 use crate::cli::{LogLevel, VariantsArgs};

@@ -1,7 +1,7 @@
 //! `godwit compare --match haplotypes`: compares by haplotypes, with the verdicts of RTG vcfeval.
 
-use godwit_pipeline::compare_by_haplotypes;
-use godwit_pipeline::haplotypes::{
+use godwit_compare::compare_by_haplotypes;
+use godwit_haplotypes::{
     ACCURACY_HEADINGS, ComparedRecords, HaplotypeComparison, HaplotypeOptions, MAX_PATHS, OutputMode, SampleChoice,
     ScoreField, StratumCounts, SummaryRow, TypeCounts,
 };

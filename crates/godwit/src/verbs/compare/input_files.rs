@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use godwit_pipeline::RemoteFiles as _;
 use godwit_process::TemporaryItem;
+use godwit_workflow::RemoteFiles as _;
 use tempfile::TempDir;
 
 use crate::cli::CompareArgs;

@@ -1,0 +1,556 @@
+//! The two stages of a cluster run. In the first, workers align blocks, until every slice is at the worker that owns
+//! its shard. In the second, workers write parts, until all parts are in the output file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use arrow_buffer::MutableBuffer;
+use godwit_cluster::WorkerPoolEvent;
+use godwit_exchange::{PerFile, ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_kernels::markdup::BlockSignatures;
+use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
+use godwit_pipeline::PipelineError;
+use godwit_pipeline::observer::{Event, Observer};
+use godwit_pipeline::partitioned_file::PartExtent;
+use godwit_pipeline::reduce::{
+    Collector, MarkedRuns, OutputAssembler, OutputFiles, RankedPart, RemoteBlock, UnpublishedOutputs, file_ranks,
+};
+use godwit_pipeline::runs::{ShardPlan, SplitPartition};
+
+use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
+use super::super::{AlignContext, AlignResult, lanes};
+use super::reads_spool::{BlockSelection, FeedEvent, ReadsSpool, SpoolSink};
+use super::{AlignHead, block_label, genome_plan};
+use crate::align_messages::{
+    AlignCommand, AlignEvent, AlignMessages, AlignUpload, AlignedBlockInfo, BlockUpload, WriteTask, edges_from_pieces,
+};
+
+/// Number of blocks that the head reads in advance, in addition to one block for each worker.
+const MAX_PREFETCHED_BLOCKS: usize = 2;
+
+/// An alignment in a cluster run: all state except the [`AlignHead`].
+pub(in crate::align) struct ClusterAlignJob<'r> {
+    pub(in crate::align) context: AlignContext<'r>,
+    pub(in crate::align) spool: &'r ReadsSpool,
+}
+
+/// The stage in which workers align blocks, until every slice is at the worker that owns its shard.
+struct AlignStage<'s, 'r> {
+    job: &'s ClusterAlignJob<'r>,
+    collector: &'s Collector,
+    feed_events: Receiver<FeedEvent>,
+    feed_event_sender: mpsc::Sender<FeedEvent>,
+    /// Flag that stops the threads that read the input.
+    stop_feeding: &'s Arc<AtomicBool>,
+    /// The first block, which decides the partitions of the genome.
+    first_block: Option<BlockId>,
+    /// Blocks of which the head has the duplicate signatures.
+    collected_blocks: BTreeSet<BlockId>,
+    reads: u64,
+    plan: Option<PartitionPlan>,
+    last_aligned_at: Instant,
+}
+
+/// The threads that read the input again for blocks of which no worker holds the slices any more. Meanwhile the thread
+/// of the head handles workers and cancellation.
+struct Refeeder<'scope, 's, 'r> {
+    job: &'s ClusterAlignJob<'r>,
+    feed_event_sender: mpsc::Sender<FeedEvent>,
+    /// Flag that stops the threads.
+    stop: &'s Arc<AtomicBool>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<(), PipelineError>>>,
+}
+
+impl<'scope, 's: 'scope, 'r> Refeeder<'scope, 's, 'r> {
+    fn new(
+        job: &'s ClusterAlignJob<'r>,
+        feed_event_sender: mpsc::Sender<FeedEvent>,
+        stop: &'s Arc<AtomicBool>,
+    ) -> Self {
+        Self { job, feed_event_sender, stop, threads: Vec::new() }
+    }
+
+    /// Starts a thread that reads the given blocks again.
+    fn spawn(&mut self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>) {
+        let (job, sender, stop) = (self.job, self.feed_event_sender.clone(), self.stop);
+        self.threads.push(scope.spawn(move || job.refeed_blocks(blocks, sender, stop)));
+    }
+
+    /// Returns the error of a failed thread, because the job cannot finish without the blocks of this thread.
+    fn check_threads(&mut self) -> Result<(), PipelineError> {
+        for ended in self.threads.extract_if(.., |thread| thread.is_finished()) {
+            ended.join().unwrap_or_else(|panic| {
+                // The scope waits for all threads before it reports the panic, and some of them wait for room in the
+                // spool.
+                self.stop.store(true, Ordering::Relaxed);
+                std::panic::resume_unwind(panic)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl ClusterAlignJob<'_> {
+    /// Aligns on the workers, decides duplicates, and writes on the workers.
+    pub(in crate::align) fn run(
+        &self,
+        mut head: AlignHead,
+        feed_lanes: Vec<FeedLane>,
+        collector: Collector,
+        opened: OutputFiles,
+    ) -> Result<AlignResult, PipelineError> {
+        let (feed_report, plan) = self.align(&mut head, feed_lanes, &collector)?;
+        let aligned_at = Instant::now();
+        let mut decided = collector.decide(self.context.genome, self.context.observer)?;
+        let outputs = self.write(&mut head, &mut decided, plan, opened)?;
+        head.worker_pool.check_current()?;
+        head.worker_pool.finish();
+        Ok(AlignResult { feed_report, outputs, aligned_at, exchange: Some(head.take_report()) })
+    }
+
+    fn align(
+        &self,
+        head: &mut AlignHead,
+        feed_lanes: Vec<FeedLane>,
+        collector: &Collector,
+    ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
+        let nodes = head.worker_pool.expected_workers();
+        let mut held = head.collect_held_blocks()?;
+        // Blocks of a pipe go into the spool even if workers hold them: if these workers are lost, the pipe cannot be
+        // read again.
+        held.retain(|block| !self.spool.retains_block(*block));
+        let job_directory = self.context.job_directory;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, feed_events) = mpsc::channel();
+        let mut aligning = AlignStage {
+            job: self,
+            collector,
+            feed_events,
+            feed_event_sender: sender.clone(),
+            stop_feeding: &stop,
+            first_block: None,
+            collected_blocks: job_directory.finished_blocks().map(|block| block.id).collect(),
+            reads: 0,
+            plan: job_directory.partition_plan().cloned(),
+            last_aligned_at: Instant::now(),
+        };
+        std::thread::scope(|scope| {
+            let lanes = feed_lanes.into_iter().enumerate().collect();
+            let feeding = scope.spawn(|| {
+                let (spool, cancelled) = (self.spool, &*stop);
+                let selection = BlockSelection::AllExcept(held);
+                let sink = SpoolSink {
+                    spool,
+                    events: sender,
+                    cancelled,
+                    max_waiting_blocks: nodes + MAX_PREFETCHED_BLOCKS,
+                    selection,
+                    open_block: None,
+                };
+                self.feed(lanes, sink, &stop)
+            });
+            let outcome = aligning.run(head, scope, feeding);
+            stop.store(true, Ordering::Relaxed);
+            let mut fed = outcome?;
+            check_resumed_blocks(&fed, job_directory)?;
+            fed.resumed_blocks = head.exchange_report.resumed_blocks as usize;
+            let due = fed.reads - fed.resumed_reads;
+            if aligning.reads != due {
+                return Err(PipelineError::CountMismatch { items: "reads", expected: due, actual: aligning.reads });
+            }
+            fed.records = collector.records();
+            Ok((fed, aligning.plan))
+        })
+    }
+
+    fn feed(
+        &self,
+        lanes: Vec<(usize, FeedLane)>,
+        sink: SpoolSink,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<FeedReport, PipelineError> {
+        let AlignContext { options, job_directory, progress, .. } = self.context;
+        let lane_options = options.lane_options();
+        Feeder { lanes, lane_options, sink, options, job_directory, previous_report: FeedReport::default() }
+            .run(progress, stop)
+    }
+
+    /// Reads the input again for blocks of which no worker holds the slices any more.
+    fn refeed_blocks(
+        &self,
+        blocks: BTreeSet<BlockId>,
+        sender: mpsc::Sender<FeedEvent>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), PipelineError> {
+        let planned = lanes::plan_lanes(self.context.options, stop)?;
+        let lanes = self.context.groups.feed_lanes(planned, self.context.read_groups).into_iter().enumerate().collect();
+        let selection = BlockSelection::Only(blocks);
+        let sink = SpoolSink {
+            spool: self.spool,
+            events: sender,
+            cancelled: stop,
+            max_waiting_blocks: 0,
+            selection,
+            open_block: None,
+        };
+        self.feed(lanes, sink, stop).map(drop)
+    }
+
+    /// Makes a block of a read-once lane available to workers, if its reads are in the spool. Otherwise the block
+    /// becomes available when it is read for the first time.
+    fn offer_retained_block(&self, head: &mut AlignHead, block: BlockId) {
+        if self.spool.has_block(block) {
+            head.record_fed_block(block);
+        }
+    }
+
+    fn write(
+        &self,
+        head: &mut AlignHead,
+        decided: &mut MarkedRuns,
+        plan: Option<PartitionPlan>,
+        opened: OutputFiles,
+    ) -> Result<UnpublishedOutputs, PipelineError> {
+        let AlignContext { header, genome, outputs, observer, .. } = self.context;
+        observer.event(&Event::Stage { name: "writing" });
+        let shares = plan.map(|plan| ShardPlan::new(plan, head.ledger.owners().len()));
+        let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.shard_of(partition)) as u16;
+        let shares: Vec<ShardId> = decided.parts().iter().map(|split| ShardId(of_share(split.partition))).collect();
+        if let Some(representatives) = decided.representatives() {
+            self.spool.set_representatives(representatives);
+            let mut ranking = RankStage { parts: decided.parts().to_vec(), ranked_parts: BTreeMap::new() };
+            self.run_part_stage(head, &mut ranking, shares.clone())?;
+            decided.number_sets(&file_ranks(ranking.ranked_parts.into_values().collect()));
+        }
+        self.spool.set_verdicts(decided.take_verdicts().unwrap_or_default());
+        let decided = &*decided;
+        let assembler = decided.start_assembly(header, genome, outputs, opened)?;
+        let task = WriteTask {
+            header: String::from_utf8_lossy(&header.text()).into_owned(),
+            output_paths: assembler.output_paths().map_err(PipelineError::file("find", &outputs.stem))?,
+            writing: decided.writing_options().clone(),
+            reference: head.reference.clone(),
+            sample: head.sample.clone(),
+            parts: decided.parts().to_vec(),
+        };
+        let command = AlignCommand::DuplicatesDecided(Box::new(task.clone()));
+        head.worker_pool.check_command(&command)?;
+        head.worker_pool.broadcast_command(&command);
+        head.write_task = Some(task);
+        let mut writing =
+            WriteStage { observer, assembler, placed_parts: 0, resumed_parts: 0, part_count: decided.parts().len() };
+        self.run_part_stage(head, &mut writing, shares)?;
+        let resumed_partitions = writing.resumed_parts;
+        let reduced = writing.assembler.finish(genome, outputs)?;
+        Ok(UnpublishedOutputs { resumed_partitions, ..reduced })
+    }
+
+    /// Runs a stage on every part of the output.
+    fn run_part_stage(
+        &self,
+        head: &mut AlignHead,
+        work: &mut impl PartStage,
+        shares: Vec<ShardId>,
+    ) -> Result<(), PipelineError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let outcome = self.run_part_stage_in_scope(head, work, shares, (scope, &stop));
+            stop.store(true, Ordering::Relaxed);
+            outcome
+        })
+    }
+
+    /// Runs a stage on every part of the output, with threads in `scope` that stop when the flag is set.
+    fn run_part_stage_in_scope<'scope, 's: 'scope>(
+        &'s self,
+        head: &mut AlignHead,
+        work: &mut impl PartStage,
+        shares: Vec<ShardId>,
+        (scope, stop): (&'scope Scope<'scope, '_>, &'s Arc<AtomicBool>),
+    ) -> Result<(), PipelineError> {
+        let (sender, fed) = mpsc::channel();
+        let mut refeeder = Refeeder::new(self, sender, stop);
+        head.apply_event(LedgerEvent::DuplicatesDecided(shares));
+        let mut finished = false;
+        loop {
+            let mut again = BTreeSet::new();
+            for action in std::mem::take(&mut head.pending_actions) {
+                match action {
+                    ShuffleAction::FinishJob => finished = true,
+                    ShuffleAction::WritePart(node, part) => work.assign_part(head, node, part)?,
+                    ShuffleAction::PlacePart(node, part, offset) => work.assign_placement(head, node, part, offset),
+                    ShuffleAction::ReportSizeMismatch(_) => {
+                        return Err(PipelineError::CountMismatch {
+                            items: "parts with the same size on both workers",
+                            expected: 1,
+                            actual: 0,
+                        });
+                    }
+                    ShuffleAction::ReloadReads(block) if self.spool.retains_block(block) => {
+                        self.offer_retained_block(head, block)
+                    }
+                    ShuffleAction::ReloadReads(block) => drop(again.insert(block)),
+                    action => head.execute_action(&action, None, self.spool),
+                }
+            }
+            if finished {
+                return Ok(());
+            }
+            if !again.is_empty() {
+                // Align these blocks again, because all workers that held them were lost.
+                refeeder.spawn(scope, again);
+            }
+            refeeder.check_threads()?;
+            while let Ok(FeedEvent::BlockWritten(block)) = fed.try_recv() {
+                head.record_fed_block(block);
+            }
+            match head.next_event()? {
+                Some(WorkerPoolEvent::Event(node, report)) => head.handle_event(node, report),
+                Some(WorkerPoolEvent::Upload(node, upload, pieces)) => {
+                    head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+                    match upload {
+                        AlignUpload::AlignedBlock(AlignedBlockInfo { block, .. }) => {
+                            head.apply_event(LedgerEvent::BlockAligned(node, block))
+                        }
+                        upload => work.take_upload(head, node, upload, &pieces)?,
+                    }
+                }
+                // `next_event` has already handled workers that were lost.
+                Some(WorkerPoolEvent::Lost(_)) | None => {}
+            }
+            head.tick();
+        }
+    }
+}
+
+/// A stage in which workers process every part of the output.
+trait PartStage {
+    /// Assigns a part to a worker.
+    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
+
+    /// Commands a worker to copy a part that it has written into the output files, at `offset`.
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>);
+
+    /// Handles the result that a worker uploaded for a part.
+    fn take_upload(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        upload: AlignUpload,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError>;
+}
+
+impl<'s> AlignStage<'s, '_> {
+    fn run<'scope>(
+        &mut self,
+        head: &mut AlignHead,
+        scope: &'scope Scope<'scope, '_>,
+        feeding: ScopedJoinHandle<'scope, Result<FeedReport, PipelineError>>,
+    ) -> Result<FeedReport, PipelineError>
+    where
+        's: 'scope,
+    {
+        let mut feeding = Some(feeding);
+        let mut refeeder = Refeeder::new(self.job, self.feed_event_sender.clone(), self.stop_feeding);
+        let mut report = None;
+        loop {
+            if let Some(ended) = feeding.take_if(|feeding| feeding.is_finished()) {
+                let fed = ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                report = Some(fed.map_err(|error| error.or_interrupted(head.cancelled))?);
+                self.drain_feed_events(head);
+                head.apply_event(LedgerEvent::InputEnded);
+            }
+            self.drain_feed_events(head);
+            refeeder.check_threads()?;
+            let incoming = head.next_event()?;
+            if let Some(incoming) = incoming {
+                self.handle_event(head, incoming)?;
+            }
+            head.tick();
+            self.job.spool.set_waiting_blocks(head.ledger.waiting_block_count());
+            let mut again = BTreeSet::new();
+            for action in std::mem::take(&mut head.pending_actions) {
+                match action {
+                    ShuffleAction::DecideDuplicates => {
+                        head.worker_pool.warn_if_idle(self.collected_blocks.len(), "blocks", "align");
+                        head.exchange_report.exposed_seconds = self.last_aligned_at.elapsed().as_secs_f64();
+                        head.exchange_report.blocks = self.collected_blocks.len() as u64;
+                        return Ok(report.unwrap_or_default());
+                    }
+                    ShuffleAction::ReloadReads(block) if self.job.spool.retains_block(block) => {
+                        self.job.offer_retained_block(head, block)
+                    }
+                    ShuffleAction::ReloadReads(block) => drop(again.insert(block)),
+                    action => head.execute_action(&action, self.first_block, self.job.spool),
+                }
+            }
+            if !again.is_empty() {
+                refeeder.spawn(scope, again);
+            }
+        }
+    }
+
+    fn drain_feed_events(&mut self, head: &mut AlignHead) {
+        while let Ok(FeedEvent::BlockWritten(block)) = self.feed_events.try_recv() {
+            self.first_block = Some(self.first_block.map_or(block, |first| first.min(block)));
+            head.record_fed_block(block);
+        }
+    }
+
+    fn handle_event(
+        &mut self,
+        head: &mut AlignHead,
+        incoming: WorkerPoolEvent<AlignMessages>,
+    ) -> Result<(), PipelineError> {
+        match incoming {
+            WorkerPoolEvent::Event(_, AlignEvent::GenomePartitioned { starts }) if self.plan.is_none() => {
+                self.set_plan(head, starts)?
+            }
+            WorkerPoolEvent::Event(node, report) => head.handle_event(node, report),
+            WorkerPoolEvent::Upload(node, AlignUpload::AlignedBlock(info), pieces) => {
+                self.collect_block(head, node, info, &pieces)?;
+            }
+            // The head has not requested parts yet, and `next_event` has already handled workers that were lost.
+            WorkerPoolEvent::Upload(..) | WorkerPoolEvent::Lost(_) => {}
+        }
+        Ok(())
+    }
+
+    fn set_plan(&mut self, head: &mut AlignHead, starts: Vec<SortKey>) -> Result<(), PipelineError> {
+        let plan = PartitionPlan::from_starts(starts);
+        let plan = plan.ok_or_else(|| PipelineError::Options { problem: "a worker sent invalid partitions".into() })?;
+        let Some(over) = self.job.context.job_directory.cluster_run() else { return Ok(()) };
+        let sharded = genome_plan(&plan, over);
+        head.worker_pool.broadcast_command(&AlignCommand::SetPartitions(sharded.clone()));
+        head.apply_event(LedgerEvent::GenomeSharded { shard_count: sharded.shard_count });
+        head.genome_plan = Some(sharded);
+        self.plan = Some(plan);
+        Ok(())
+    }
+
+    fn collect_block(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        AlignedBlockInfo { block, reads, records, counts }: AlignedBlockInfo,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
+        head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if self.collected_blocks.insert(block) {
+            let malformed = || {
+                head.worker_pool
+                    .protocol_error(node, format!("its message about {} cannot be decoded", block_label(block)))
+            };
+            let BlockUpload { pairs, ends, table, details } = BlockUpload::from_pieces(pieces).ok_or_else(malformed)?;
+            let library =
+                self.job.context.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
+            let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
+            by_library[usize::from(library)] = counts;
+            let signatures = BlockSignatures { pairs, ends, counts: by_library };
+            let elsewhere = RemoteBlock { records, signatures, details, table };
+            if !self.collector.add_remote_block(block, elsewhere, plan)? {
+                return Err(malformed().into());
+            }
+            self.reads += reads;
+            self.last_aligned_at = Instant::now();
+            let fraction = self.job.context.progress.fraction_after_block();
+            let (lane, block) = (block.lane, block.ordinal);
+            self.job.context.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
+        }
+        head.apply_event(LedgerEvent::BlockAligned(node, block));
+        Ok(())
+    }
+}
+
+/// The stage in which workers write parts of the output and copy them into the output files.
+struct WriteStage<'c> {
+    observer: &'c dyn Observer,
+    assembler: OutputAssembler<'c>,
+    placed_parts: usize,
+    /// Number of parts that workers had already written for an earlier head.
+    resumed_parts: usize,
+    part_count: usize,
+}
+
+impl PartStage for WriteStage<'_> {
+    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
+        head.worker_pool.send_command(node, &AlignCommand::WritePart { part });
+        Ok(())
+    }
+
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>) {
+        let header_bytes = self.assembler.header_bytes();
+        let offset = offset.sum(header_bytes);
+        head.worker_pool.send_command(node, &AlignCommand::PlacePart { part, offset });
+    }
+
+    fn take_upload(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        upload: AlignUpload,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        match (upload, pieces) {
+            (AlignUpload::WrittenPart { part, bytes, from_checkpoint }, [report]) => {
+                self.resumed_parts += usize::from(from_checkpoint);
+                self.assembler.add_report(part, report)?;
+                head.apply_event(LedgerEvent::PartWritten(node, part, bytes));
+            }
+            (AlignUpload::PlacedPart { part, offset, bytes }, pieces) => {
+                let malformed =
+                    || head.worker_pool.protocol_error(node, format!("part {part} was placed without data"));
+                let edges = edges_from_pieces(pieces).ok_or_else(malformed)?;
+                let extents = offset.zip(bytes).map(|(offset, bytes)| PartExtent { offset, bytes });
+                self.assembler.add_placed_part(part, extents, edges)?;
+                self.placed_parts += 1;
+                self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
+                head.apply_event(LedgerEvent::PartPlaced(node, part));
+            }
+            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into()),
+        }
+        Ok(())
+    }
+}
+
+/// The stage in which workers find the ranks of records in the sorted file, part by part.
+struct RankStage {
+    parts: Vec<SplitPartition>,
+    ranked_parts: BTreeMap<usize, RankedPart>,
+}
+
+impl PartStage for RankStage {
+    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
+        let records = Box::new(self.parts[part]);
+        head.worker_pool.send_command(node, &AlignCommand::RankRecords { part, records });
+        Ok(())
+    }
+
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: PerFile<u64>) {
+        // This stage does not write files, so that there is nothing to copy.
+        head.apply_event(LedgerEvent::PartPlaced(node, part));
+    }
+
+    fn take_upload(
+        &mut self,
+        head: &mut AlignHead,
+        node: WorkerId,
+        upload: AlignUpload,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        let (AlignUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
+            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into());
+        };
+        let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
+        let ranked_records = found.map(|[record, place]| (RecordId(record), place)).collect();
+        self.ranked_parts.insert(*part, RankedPart { ranked_records, records: *records });
+        head.apply_event(LedgerEvent::PartWritten(node, *part, PerFile::default()));
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! Calls regions on several threads. For each region, runs the caller, checks its output, and stores the records that
+//! start in the region.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use godwit_engines::caller::{Caller, CallerInvocation, NormalReads};
+use godwit_engines::{EngineError, ProcessPipeline};
+use godwit_formats::vcf::lines::Reader;
+use godwit_io::bgzf;
+use godwit_model::Genome;
+use godwit_model::message_with_causes;
+use godwit_pipeline::PipelineError;
+use godwit_pipeline::observer::{Event, Observer};
+
+use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
+use super::item_threads::ItemThreads;
+use super::region_plan::PlannedRegion;
+use super::retry::{AttemptResult, WorkLabel, run_once, run_with_retry};
+
+/// The caller, its input files and its limits, which are the same for all regions.
+pub(super) struct RegionCaller<'r> {
+    pub(super) caller: &'r dyn Caller,
+    pub(super) reference: &'r Path,
+    pub(super) reads: &'r [PathBuf],
+    pub(super) normal: Option<NormalReads<'r>>,
+    pub(super) genome: &'r Genome,
+    pub(super) threads_per_caller: usize,
+    pub(super) memory_per_caller: u64,
+}
+
+/// The inputs that all calling threads of a job without workers share.
+pub(super) struct LocalCalling<'r> {
+    pub(super) region_caller: RegionCaller<'r>,
+    pub(super) regions: &'r [PlannedRegion],
+    pub(super) job_directory: &'r CallJobDirectory,
+    pub(super) scratch: &'r Path,
+    pub(super) observer: &'r dyn Observer,
+    pub(super) cancelled: &'r AtomicBool,
+}
+
+/// The checked output of a caller for one region: the VCF header, and the records that start in the region.
+pub(super) struct RegionCalls {
+    pub(super) header: Vec<u8>,
+    pub(super) lines: Vec<u8>,
+    pub(super) records: u64,
+    /// Wall time of the caller, seconds.
+    pub(super) seconds: f64,
+}
+
+/// The checkpoints of the regions that are finished so far.
+pub(super) struct RegionProgress {
+    checkpoints: Vec<Option<RegionCheckpoint>>,
+    finished_regions: usize,
+    records: u64,
+}
+
+impl RegionProgress {
+    /// Returns the progress of a job with `regions` regions, including the checkpoints of an earlier process.
+    pub(super) fn new(job_directory: &CallJobDirectory, regions: usize) -> Self {
+        let mut checkpoints: Vec<Option<RegionCheckpoint>> = vec![None; regions];
+        for (index, region) in &job_directory.finished_regions {
+            if let Some(place) = checkpoints.get_mut(*index) {
+                *place = Some(region.clone());
+            }
+        }
+        let records = checkpoints.iter().flatten().map(|region| region.records).sum();
+        Self { finished_regions: checkpoints.iter().flatten().count(), records, checkpoints }
+    }
+
+    /// Returns the indexes in `order` whose regions have no checkpoint yet.
+    pub(super) fn remaining_regions(&self, order: &[usize]) -> Vec<usize> {
+        order.iter().copied().filter(|index| self.checkpoints[*index].is_none()).collect()
+    }
+
+    /// Adds the checkpoint of a region and reports the progress.
+    pub(super) fn add_region(&mut self, index: usize, region: RegionCheckpoint, observer: &dyn Observer) {
+        (self.finished_regions, self.records) = (self.finished_regions + 1, self.records + region.records);
+        self.checkpoints[index] = Some(region);
+        observer.event(&Event::Called {
+            regions: self.finished_regions,
+            total: self.checkpoints.len(),
+            records: self.records,
+        });
+    }
+
+    /// Returns the checkpoints of all regions.
+    ///
+    /// # Errors
+    /// [`PipelineError::CountMismatch`] if the checkpoint of a region is missing.
+    pub(super) fn into_checkpoints(self) -> Result<Vec<RegionCheckpoint>, PipelineError> {
+        let (expected, actual) = (self.checkpoints.len() as u64, self.finished_regions as u64);
+        let kept: Option<Vec<RegionCheckpoint>> = self.checkpoints.into_iter().collect();
+        kept.ok_or(PipelineError::CountMismatch { items: "regions", expected, actual })
+    }
+}
+
+impl LocalCalling<'_> {
+    /// Calls the regions without a checkpoint, in `order`, on `workers` threads; returns the checkpoints of all
+    /// regions.
+    ///
+    /// # Errors
+    /// [`PipelineError::RegionFailed`] after the second failure of a region, [`PipelineError::Interrupted`] if the job
+    /// is cancelled, [`PipelineError::File`] if calls cannot be stored.
+    pub(super) fn call_regions(&self, order: &[usize], workers: usize) -> Result<Vec<RegionCheckpoint>, PipelineError> {
+        let progress = RegionProgress::new(self.job_directory, self.regions.len());
+        let left = progress.remaining_regions(order);
+        let (progress, next, threads) = (Mutex::new(progress), AtomicUsize::new(0), ItemThreads::new(self.cancelled));
+        threads.run(workers.clamp(1, left.len().max(1)), |_| {
+            let Some(index) = left.get(next.fetch_add(1, Ordering::Relaxed)).copied() else { return Ok(false) };
+            let region = self.call_region(index, &|| threads.should_stop()).map_err(|error| (index, error))?;
+            progress.lock().unwrap_or_else(PoisonError::into_inner).add_region(index, region, self.observer);
+            Ok(true)
+        })?;
+        let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        progress.into_checkpoints().map_err(|error| error.or_interrupted(self.cancelled))
+    }
+
+    /// Calls one region, with one retry after a failure, and stores its calls.
+    fn call_region(&self, index: usize, stop: &impl Fn() -> bool) -> Result<RegionCheckpoint, PipelineError> {
+        let region = &self.regions[index];
+        let directory = self.scratch.join(index.to_string());
+        let named = WorkLabel { action: "calling", item: &region.label };
+        let attempt = || self.region_caller.run_caller(region, &directory, stop);
+        let AttemptResult { value, seconds, attempts } =
+            run_with_retry(named, &directory, self.observer, stop, attempt)?;
+        let kept = self.job_directory.save_region(
+            index,
+            RegionCalls { seconds, ..value },
+            RegionAttempts { attempts, worker: None },
+        );
+        kept.map_err(PipelineError::file("store the calls in", self.scratch))
+    }
+}
+
+impl RegionCaller<'_> {
+    /// Runs the caller once on a region. Creates `directory` for its files, and keeps this directory only after a
+    /// failure.
+    ///
+    /// # Errors
+    /// [`PipelineError::Engine`] if the caller fails or `stop` returns true, [`PipelineError::File`] if the directory
+    /// cannot be created.
+    pub(super) fn call_once(
+        &self,
+        region: &PlannedRegion,
+        directory: &Path,
+        stop: &impl Fn() -> bool,
+    ) -> Result<RegionCalls, PipelineError> {
+        let (called, seconds) = run_once(directory, || self.run_caller(region, directory, stop))?;
+        Ok(RegionCalls { seconds, ..called })
+    }
+
+    fn run_caller(
+        &self,
+        region: &PlannedRegion,
+        directory: &Path,
+        stop: &impl Fn() -> bool,
+    ) -> Result<RegionCalls, EngineError> {
+        let output = directory.join("out.vcf");
+        let work = CallerInvocation {
+            reference: self.reference,
+            reads: self.reads,
+            normal_reads: self.normal,
+            regions: &region.intervals,
+            ploidy: region.ploidy,
+            directory,
+            output: &output,
+            threads: self.threads_per_caller,
+            memory_bytes: self.memory_per_caller,
+        };
+        if let Some(before) = self.caller.prepare(&work)? {
+            before.wait(stop)?;
+        }
+        let chain = self.caller.start(&work)?;
+        chain.wait(stop)?;
+        self.owned_records(region, &output, &chain)
+    }
+
+    /// Checks every line of a caller's output, and returns the records that start in the region.
+    fn owned_records(
+        &self,
+        region: &PlannedRegion,
+        output: &Path,
+        chain: &ProcessPipeline,
+    ) -> Result<RegionCalls, EngineError> {
+        let wrong =
+            |error: &dyn std::error::Error| chain.output_error(format!("its output {}", message_with_causes(error)));
+        if !output.is_file() {
+            return Err(chain.output_error("it exited without an error, but wrote no VCF".to_owned()));
+        }
+        let input = bgzf::open_text(output, 1).map_err(|error| wrong(&error))?;
+        let mut reader = Reader::new(BufReader::new(input)).map_err(|error| wrong(&error))?;
+        let (mut lines, mut records, mut last) = (Vec::new(), 0, None);
+        loop {
+            let problem = match reader.next_record().map_err(|error| wrong(&error))? {
+                None => break,
+                Some(record) => {
+                    match self.genome.contig_id(record.contig).map(|id| (id, &self.genome.contigs()[id.0 as usize])) {
+                        None => "its contig is not in the reads",
+                        Some((_, contig)) if record.start >= i64::from(contig.length) => {
+                            "it starts after the end of its contig"
+                        }
+                        // A record at the telomere (POS 0) belongs to the first base.
+                        Some((id, _)) if !region.region.owns_position(id, record.start.max(0) as u32) => continue,
+                        Some((id, _)) if last.is_some_and(|last| (id, record.start) < last) => {
+                            "it starts before the previous record"
+                        }
+                        Some((id, _)) => {
+                            last = Some((id, record.start));
+                            lines.extend_from_slice(record.line);
+                            lines.push(b'\n');
+                            records += 1;
+                            continue;
+                        }
+                    }
+                }
+            };
+            return Err(wrong(&reader.record_error(problem)));
+        }
+        let mut header = reader.header().clone();
+        header.remove_volatile();
+        Ok(RegionCalls { header: header.text(), lines, records, seconds: 0.0 })
+    }
+}
