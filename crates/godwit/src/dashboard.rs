@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use godwit_cli::failure::{Exit, Failure};
 use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use godwit_workflow::StoragePoolMember;
 use serde::Serialize;
 
-use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 use crate::verbs::storage_pool_monitor::StoragePoolMonitor;
 

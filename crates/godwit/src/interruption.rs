@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
+use godwit_cli::failure::{Exit, Failure};
 use godwit_process::{
     remove_and_block_temporary_paths, remove_temporary_paths, resume_instruction, terminate_descendants,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
 /// Time after the first signal for a verb that checks the flag to return by itself.
@@ -192,7 +192,7 @@ impl Interruption {
             if self.reports_event.load(Ordering::Relaxed) {
                 progress::report_end_event(&Err(failure), self.started.elapsed());
             }
-            failure::log_error(&line);
+            godwit_cli::log::log_error(&line);
             std::mem::forget(stderr);
             // Ignore the error: the receiver may have stopped waiting after the timeout.
             let _ = done.send(());

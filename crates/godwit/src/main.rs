@@ -1,11 +1,8 @@
 //! The `godwit` program. Each verb, such as `godwit align`, has a file of its own in `verbs`.
 
-mod cli;
-mod config;
 mod dashboard;
 mod demo;
 mod doctor;
-mod failure;
 mod interruption;
 mod plural;
 mod pool_file;
@@ -19,14 +16,15 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::cli::{Cli, StartupError};
-use crate::failure::{Exit, Failure};
+use godwit_cli::cli::{Cli, StartupError};
+use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::log;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         // Do not print panics of decoders that are caught: their callers report them as errors.
         if !godwit_model::panics::is_catching_panics() {
-            failure::log_plain(&panic.to_string());
+            log::log_plain(&panic.to_string());
         }
     }));
     let started = Instant::now();
@@ -40,9 +38,9 @@ fn main() -> ExitCode {
                 interruption::report_as_event(events.get());
                 verbs::run(cli)
             }
-            Err(StartupError::NoArguments) => Err(failure::report_missing_verb()),
+            Err(StartupError::NoArguments) => Err(log::report_missing_verb()),
             Err(StartupError::CommandLine(error)) => {
-                let outcome = failure::command_line_outcome(&error, events.get());
+                let outcome = log::command_line_outcome(&error, events.get());
                 events.set(events.get() && outcome.is_err());
                 outcome
             }
@@ -60,7 +58,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // The error message is always the last line on stderr, so it must be a single line.
-            failure::log_error(&failure.single_line());
+            log::log_error(&failure.single_line());
             ExitCode::from(failure.exit as u8)
         }
     }

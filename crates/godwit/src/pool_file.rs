@@ -17,15 +17,14 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use godwit_cli::cli::parse_rate;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_flight::Address;
 use godwit_flight::pool::{BalancingPolicy, Member};
 use godwit_transfer::Credentials;
 use godwit_transfer::location::{Location, RemoteLocation};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-use crate::cli::parse_rate;
-use crate::failure::{Exit, Failure};
 
 /// Maximum number of members of a pool. It is limited because each member sends health probes to all others.
 const MAX_POOL_MEMBERS: usize = 256;

@@ -6,12 +6,13 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::{CommonArgs, LogLevel, ProgressMode};
+use godwit_cli::failure::Failure;
+use godwit_cli::log::{log_event, log_message, log_warning};
 use godwit_pipeline::observer::{Event, Observer, SampleState};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::json;
 
-use crate::cli::{CommonArgs, LogLevel, ProgressMode};
-use crate::failure::{Failure, log_event, log_message, log_warning};
 use crate::plural::pluralize;
 
 /// Minimum time between two plain lines of progress.

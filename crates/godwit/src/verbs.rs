@@ -9,7 +9,6 @@ mod cluster_run;
 mod cluster_worker;
 mod cohort_plan;
 mod compare;
-mod completions;
 mod config;
 mod copy;
 pub mod credentials;
@@ -18,9 +17,7 @@ mod decrypted_files;
 mod demo;
 mod doctor;
 mod dry_run;
-mod encryption;
 mod filter;
-mod man;
 mod markdup;
 mod pack;
 mod policy_audit;
@@ -45,16 +42,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_cli::cli::{Cli, CommonArgs, Verb};
+use godwit_cli::failure::{Exit, Failure, print, print_json};
 use godwit_delta::ReferenceStore;
 use godwit_flight::trace::{TraceContext, set_process_context};
 use godwit_io::bgzf::STDIN_PATH;
-use godwit_pipeline::JobOptions;
 use godwit_query::PipelineJobs;
 use godwit_serve::{CramOptions, DatasetRoot};
 use signal_hook::consts::SIGXFSZ;
 
-use crate::cli::{Cli, CommonArgs, MarkingArgs, Verb};
-use crate::failure::{Exit, Failure, print, print_json};
 use crate::interruption;
 
 /// Environment variable in which a parent process passes its trace context, in the format of the header of W3C Trace
@@ -75,7 +71,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.verb {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args, cli.config.as_deref(), cli.no_config),
-        Verb::Man(args) => man::run(&args),
+        Verb::Man(args) => godwit_cli::man::run(&args),
         Verb::Index(args) => build_index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
@@ -105,7 +101,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Bench(verb) => bench::run(&verb),
         Verb::Node(args) => cluster_worker::run(&args),
         Verb::DecodeCram(args) => decode_cram::run(&args),
-        Verb::Completions(args) => completions::run(&args),
+        Verb::Completions(args) => godwit_cli::completions::run(&args),
     }
 }
 
@@ -120,35 +116,6 @@ fn ignore_file_size_signal() -> Result<(), Failure> {
     let ignored = Arc::new(AtomicBool::new(false));
     let registered = signal_hook::flag::register(SIGXFSZ, ignored);
     registered.map(drop).map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
-}
-
-impl CommonArgs {
-    /// Returns the requested number of threads (`--threads`), or the number of cores by default.
-    fn thread_count(&self) -> usize {
-        match self.threads {
-            Some(threads) => threads as usize,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
-
-    /// Converts the common options and the options of duplicate marking to options of a job.
-    fn job_options(&self, marking: &MarkingArgs, metrics: bool) -> JobOptions {
-        JobOptions {
-            threads: self.thread_count(),
-            memory_bytes: self.memory,
-            temp: self.temp.clone(),
-            partitions: marking.partitions,
-            duplicates: marking.duplicates.into(),
-            optical_distance: marking.optical_distance,
-            marking: marking.marking_options(),
-            python_step: None,
-            recipients: Vec::new(),
-            metrics,
-            command: command_line(&self.configured_flags),
-            // This path also works if the executable was removed or replaced by another version.
-            godwit_program: "/proc/self/exe".into(),
-        }
-    }
 }
 
 /// Returns the directory for scratch files (`--temp`), by default that of the system.
@@ -176,10 +143,4 @@ fn open_root(directory: &Path, reference: Option<&Path>, common: &CommonArgs) ->
 fn cram_options(reference: Option<&Path>, scratch: &Path) -> CramOptions {
     let reference = reference.map(|reference| (reference.to_owned(), scratch.to_owned()));
     CramOptions { program: "/proc/self/exe".into(), reference }
-}
-
-/// Returns the command line for reports, including the options from configuration files and the environment.
-fn command_line(configured: &[String]) -> Vec<String> {
-    let given = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
-    given.chain(configured.iter().cloned()).collect()
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use godwit_formats::bam;
-use godwit_model::{Genome, RawRecord, flags};
-
 use godwit_model::message_with_causes;
+use godwit_model::{Genome, RawRecord, flags};
 
 /// Maximum distance, in bases, between the aligned and the simulated start of a template that counts as correctly
 /// placed. Indels and clips shift the first aligned base.

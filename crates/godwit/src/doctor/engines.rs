@@ -10,10 +10,10 @@ use godwit_engines::gatk;
 use godwit_engines::searcher::{blast, diamond, mmseqs};
 use godwit_engines::trimmer::fastp;
 use godwit_engines::{EngineError, find_aligners, sql_program};
+use godwit_model::message_with_causes;
 
 use super::{Area, Finding, FindingState};
 use crate::demo::picard_jar;
-use godwit_model::message_with_causes;
 
 /// Details in the finding for a missing program that only `godwit demo` uses.
 const NOT_INSTALLED_FOR_DEMO: &str = "not installed; optional: godwit demo compares its results with this tool";

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::AccessArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_flight::Client;
 use godwit_model::message_with_causes;
 use serde::Deserialize;
 
 use super::{Area, Finding, FindingState};
-use crate::cli::AccessArgs;
-use crate::failure::{Exit, Failure};
 use crate::verbs::credentials::connect;
 
 /// Number of requests to the server; the time of the fastest response counts as the round-trip time.

@@ -1,10 +1,11 @@
 //! Displays the progress of `godwit copy`.
 
+use godwit_cli::cli::LogLevel;
+use godwit_cli::failure::print;
+use godwit_cli::log::{log_event, log_message, log_warning};
 use godwit_transfer::{CopyEvent, CopyObserver};
 
 use super::{Progress, ProgressDisplay, warning_event};
-use crate::cli::LogLevel;
-use crate::failure::{log_event, log_message, log_warning, print};
 
 impl CopyObserver for Progress {
     fn on_event(&self, event: &CopyEvent) {

@@ -2,6 +2,8 @@
 
 use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
 use godwit_call::CallOptions;
+use godwit_cli::cli::{AlignArgs, LauncherName, Switch, TrimmerName};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_io::crypt4gh::{PublicKey, encrypted_path};
 use godwit_pipeline::JobOptions;
 use godwit_pipeline::job_directory::has_unfinished_job;
@@ -12,8 +14,6 @@ use godwit_workflow::{align_and_call, check_calling};
 
 use super::cluster_run::{ClusterRunOptions, planned_workers};
 use super::{dry_run, input_path};
-use crate::cli::{AlignArgs, LauncherName, Switch, TrimmerName};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;

@@ -10,12 +10,13 @@ use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use godwit_cli::cli::BenchVerb;
+use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::log::log_event;
 use godwit_flight::{Address, ConnectionSecurity, DataPlane, Routes, Server, TransportOptions};
 use tokio::runtime::Runtime;
 
 use super::wait_for_stdin_close;
-use crate::cli::BenchVerb;
-use crate::failure::{Exit, Failure, log_event};
 
 /// Text before the address in the first line that a benchmark server prints.
 const LISTENING: &str = "listening on ";

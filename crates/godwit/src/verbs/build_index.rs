@@ -1,9 +1,9 @@
 //! `godwit index`: builds the index files of an aligner.
 
 use godwit_align::{IndexOptions, build_index};
+use godwit_cli::cli::IndexArgs;
+use godwit_cli::failure::Failure;
 
-use crate::cli::IndexArgs;
-use crate::failure::Failure;
 use crate::progress::Progress;
 
 /// Builds the index files of the selected aligner that are missing or do not match the reference.

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use godwit_call::{CallOptions, CallReport, call, is_call_running};
+use godwit_cli::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
+use godwit_cli::command_line;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_engines::caller::CallerChoice;
 use godwit_io::crypt4gh::encrypted_path;
 use godwit_model::PloidyTable;
 
 use super::cluster_run::ClusterRunOptions;
-use super::command_line;
 use super::decrypted_files::DecryptedFiles;
-use crate::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use godwit_align::PlannedWorkers;
+use godwit_cli::cli::{ClusterArgs, CommonArgs, LauncherName};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_cluster::{ClusterOptions, WorkerCommand, WorkerOptions, WorkerProcesses};
 use godwit_fleet::launcher::{LocalLauncher, SshLauncher};
 use godwit_fleet::{Allocation, Launcher};
@@ -14,8 +16,6 @@ use godwit_pipeline::PipelineError;
 
 use super::cluster_worker::{HEAD_TIMEOUT, WorkError, available_cores, run_worker};
 use super::slurm_job::SlurmJob;
-use crate::cli::{ClusterArgs, CommonArgs, LauncherName};
-use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Maximum time to wait for an earlier attempt of the job to exit. If the host of that attempt has lost power, a file

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use godwit_align::{AlignTask, run_align_worker};
 use godwit_call::{CallTask, run_call_worker};
+use godwit_cli::cli::WorkerArgs;
+use godwit_cli::failure::Failure;
 use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError, WorkerOptions, WorkerSession};
 use godwit_pipeline::PipelineError;
 use godwit_search::{SearchError, SearchTask, run_cluster_worker};
 use serde::Deserialize;
 
-use crate::cli::WorkerArgs;
-use crate::failure::Failure;
 use crate::interruption;
 
 /// Maximum time for which a worker waits for the head of the job. The head may first have to read the reference from a

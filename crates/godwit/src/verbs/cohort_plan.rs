@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use clap::ValueEnum as _;
+use godwit_cli::ValueEnum as _;
+use godwit_cli::cli::{BalancePolicy, PlanArgs};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_fleet::cohort_simulation::{
     Facility, SimulationResult, SingleServerBalancer, StorageBalancer, Workload, WorkloadStep, published_workload,
     simulate,
@@ -12,8 +14,6 @@ use godwit_flight::pool::{BalancingPolicy, LoadBalancer};
 use serde::{Deserialize, Serialize};
 
 use super::{print, print_json};
-use crate::cli::{BalancePolicy, PlanArgs};
-use crate::failure::{Exit, Failure};
 use crate::text_table::align_columns;
 
 /// Fraction of the duration of a sample: if samples wait longer for storage, storage counts as the bottleneck.

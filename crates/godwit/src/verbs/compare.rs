@@ -5,13 +5,13 @@ mod input_files;
 
 use std::collections::HashSet;
 
+use godwit_cli::cli::CompareArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType, compare,
 };
 
 use super::{print, print_json};
-use crate::cli::CompareArgs;
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::text_table::align_columns;

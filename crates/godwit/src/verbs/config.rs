@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
-
-use crate::cli::{Cli, ConfigAction, ConfigArgs};
-use crate::config::{Config, as_json, as_toml};
-use crate::failure::{Failure, print};
+use godwit_cli::CommandFactory as _;
+use godwit_cli::cli::{Cli, ConfigAction, ConfigArgs};
+use godwit_cli::config::{Config, as_json, as_toml};
+use godwit_cli::failure::{Failure, print};
 
 /// Prints the effective value of every option with its origin.
 pub fn run(args: &ConfigArgs, given: Option<&Path>, no_files: bool) -> Result<(), Failure> {

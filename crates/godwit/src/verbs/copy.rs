@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use godwit_cli::cli::{CompressionName, CopyArgs};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_delta::ReferenceStore;
 use godwit_transfer::location::Location;
 use godwit_transfer::{Compression, CopyOptions, CopySummary, TransferError, copy};
 
 use super::credentials::credentials_for;
-use crate::cli::{CompressionName, CopyArgs};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;
@@ -118,36 +118,4 @@ fn summary_line(summary: &CopySummary) -> String {
         text += &format!(", {} damaged and sent again", pluralize(summary.damaged_blocks, "block"));
     }
     text
-}
-
-impl From<TransferError> for Failure {
-    fn from(error: TransferError) -> Self {
-        let exit = exit_code_of(&error);
-        Self::new(exit, godwit_model::message_with_causes(&error))
-    }
-}
-
-fn exit_code_of(error: &TransferError) -> Exit {
-    match error {
-        TransferError::NotFound { .. } | TransferError::Rejected { .. } => Exit::Usage,
-        TransferError::Io { .. } | TransferError::Busy { .. } => Exit::Machine,
-        TransferError::SourceChanged { .. }
-        | TransferError::Damaged { .. }
-        | TransferError::ChecksumMismatch { .. }
-        | TransferError::Unsupported { .. } => Exit::Input,
-        TransferError::Delta { source, .. } => super::pack::exit_code_of(source),
-        TransferError::RemoteFailure { .. }
-        | TransferError::UnknownSession
-        | TransferError::Timeout { .. }
-        | TransferError::Flight(_) => Exit::Remote,
-        // The file existed when the directory was listed, so the command line is correct and the input has changed.
-        TransferError::PartialFailure { first_failure, .. }
-            if matches!(**first_failure, TransferError::NotFound { .. }) =>
-        {
-            Exit::Input
-        }
-        TransferError::PartialFailure { first_failure: first, .. } => exit_code_of(first),
-        TransferError::Interrupted => Exit::Interrupted,
-        TransferError::Internal { .. } => Exit::Bug,
-    }
 }

@@ -2,10 +2,9 @@
 
 use std::io::{BufWriter, ErrorKind};
 
+use godwit_cli::cli::DecodeCramArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_cram::{DecodeRequest, run_decoder};
-
-use crate::cli::DecodeCramArgs;
-use crate::failure::{Exit, Failure};
 
 /// Decodes a CRAM file and writes the records to stdout. It is not a failure if the parent process closes stdout early.
 pub fn run(args: &DecodeCramArgs) -> Result<(), Failure> {

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_call::is_call_running;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_io::crypt4gh::{self, FILE_SUFFIX};
 use godwit_io::random_access::LocalFile;
 use godwit_model::message_with_causes;
-
-use crate::failure::{Exit, Failure};
 
 /// Size in bytes of the buffer for decrypting a file.
 const BUFFER_BYTES: usize = 1 << 20;

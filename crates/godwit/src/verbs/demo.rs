@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_align::{AlignOptions, IndexOptions, ReadsOptions, align, build_index};
 use godwit_call::{CallOptions, call};
+use godwit_cli::cli::{DemoArgs, MarkingArgs};
+use godwit_cli::failure::{Exit, Failure, print};
 use godwit_compare::compare_by_haplotypes;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
@@ -18,9 +20,7 @@ use godwit_simulate::{
 };
 
 use super::simulate;
-use crate::cli::{DemoArgs, MarkingArgs};
 use crate::demo::{ToolComparison, TruthComparison, compare_with_tools, compare_with_truth};
-use crate::failure::{Exit, Failure, print};
 use crate::interruption;
 use crate::progress::Progress;
 

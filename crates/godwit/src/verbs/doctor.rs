@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use godwit_cli::cli::DoctorArgs;
+use godwit_cli::failure::{Exit, Failure, print};
 use serde_json::json;
 
-use crate::cli::DoctorArgs;
 use crate::doctor::{self, Area, Finding, FindingState};
-use crate::failure::{Exit, Failure, print};
 use crate::text_wrap::wrap_text;
 
 /// Runs all checks and prints the findings; fails if something essential is missing.

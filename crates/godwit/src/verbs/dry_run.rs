@@ -1,8 +1,8 @@
 //! Output of `--dry-run`: the resources that a run would need, as a table or as JSON.
 
 use godwit_align::{DiskNeed, IndexNeed, JobPlan, LanePlan, format_bytes};
+use godwit_cli::failure::{Exit, Failure, print, print_json};
 
-use crate::failure::{Exit, Failure, print, print_json};
 use crate::text_wrap::wrap_text;
 
 /// Width in characters of the column of labels; a longer label shifts only the other columns of its own line.

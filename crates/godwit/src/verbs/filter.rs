@@ -1,10 +1,10 @@
 //! `godwit filter`: filters variants with GATK.
 
 use godwit_call::{FilterOptions, filter};
+use godwit_cli::cli::FilterArgs;
+use godwit_cli::command_line;
+use godwit_cli::failure::Failure;
 
-use super::command_line;
-use crate::cli::FilterArgs;
-use crate::failure::Failure;
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;

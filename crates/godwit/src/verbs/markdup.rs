@@ -1,12 +1,12 @@
 //! `godwit markdup`: sorts aligned reads from any aligner, and marks duplicates.
 
 use godwit_align::{MarkdupOptions, markdup, plan_markdup};
+use godwit_cli::cli::MarkdupArgs;
+use godwit_cli::failure::Failure;
 use godwit_io::crypt4gh::{FILE_SUFFIX, encrypted_path};
 use godwit_pipeline::JobOptions;
 
 use super::{align, dry_run, input_path};
-use crate::cli::MarkdupArgs;
-use crate::failure::Failure;
 use crate::interruption;
 use crate::progress::Progress;
 

@@ -4,56 +4,26 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use godwit_cli::cli::{
+    CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, CommonArgs, LogLevel, MutateArgs,
+    PackArgs, UnpackArgs,
+};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_delta::{
     Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
     mutate_fasta, pack, unpack,
 };
 use godwit_files::AtomicFile;
-use godwit_io::bgzf::{BgzfError, open_text};
+use godwit_io::bgzf::open_text;
 use godwit_model::Region;
-use godwit_model::{is_system_failure, message_with_causes};
 
 use super::print;
-use crate::cli::{
-    CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, CommonArgs, LogLevel, MutateArgs,
-    PackArgs, UnpackArgs,
-};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 
 /// Magic bytes of gzip and BGZF.
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 /// Buffer size for reading and writing, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
-
-impl From<DeltaError> for Failure {
-    fn from(error: DeltaError) -> Self {
-        Self::new(exit_code_of(&error), message_with_causes(&error))
-    }
-}
-
-/// Returns the exit code for an error of delta compression.
-pub(super) fn exit_code_of(error: &DeltaError) -> Exit {
-    match error {
-        DeltaError::Reference(source) if is_system_failure(source) => Exit::Machine,
-        DeltaError::Input(source) if is_system_failure(source) => Exit::Machine,
-        // Errors of decompressing the input also arrive as stream errors; they are about the input, not this host.
-        DeltaError::Stream { source, .. } if is_invalid_text(source) => Exit::Input,
-        DeltaError::Io { .. } | DeltaError::Stream { .. } | DeltaError::Thread(_) => Exit::Machine,
-        DeltaError::MissingReference { .. } | DeltaError::ContigNotFound { .. } | DeltaError::BeyondEnd { .. } => {
-            Exit::Usage
-        }
-        DeltaError::RoundTripMismatch => Exit::Bug,
-        DeltaError::Cancelled => Exit::Interrupted,
-        _ => Exit::Input,
-    }
-}
-
-/// Returns whether reading failed because the compressed input is invalid, and not because of a problem of this host.
-fn is_invalid_text(error: &std::io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<BgzfError>());
-    inner.is_some_and(|inner| !is_system_failure(inner))
-}
 
 /// Runs `godwit pack`, which compresses a genome against a reference.
 pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
@@ -149,7 +119,7 @@ impl InputFailures {
             Err(failure) if failure.exit == Exit::Interrupted || self.input_count == 1 => Err(failure),
             Err(failure) => {
                 let input = input.to_string();
-                crate::failure::log_warning(&format!("{input} failed: {}", failure.single_line()));
+                godwit_cli::log::log_warning(&format!("{input} failed: {}", failure.single_line()));
                 self.failures.push((input, failure));
                 Ok(None)
             }

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use godwit_cli::cli::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb, ServeArgs};
+use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::log::{log_message, log_warning};
 use godwit_dataset::{AccessLog, AccessRecord, Catalog};
 use godwit_model::Region;
 use godwit_model::message_with_causes;
-use godwit_rules::{AuditError, AuditLog, ExplainRequest, Policy, PolicyError, PolicyStore, explain};
+use godwit_rules::{AuditLog, ExplainRequest, Policy, PolicyStore, explain};
 use godwit_serve::DatasetRoot;
 
 use super::cram_options;
-use crate::cli::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb, ServeArgs};
-use crate::failure::{Exit, Failure, log_message, log_warning, print};
 
 /// Outcome in a record of the audit log which states that a policy is in force.
 const IN_FORCE: &str = "in force";
@@ -120,25 +121,5 @@ pub(super) async fn reload_policy_on_change(
                 record_policy(log.as_ref(), &book.policy(), &path, outcome).await;
             }
         }
-    }
-}
-
-impl From<PolicyError> for Failure {
-    fn from(error: PolicyError) -> Self {
-        let exit = match error {
-            PolicyError::File { .. } => Exit::Machine,
-            PolicyError::Syntax { .. } | PolicyError::Rule { .. } => Exit::Input,
-        };
-        Self::new(exit, message_with_causes(&error))
-    }
-}
-
-impl From<AuditError> for Failure {
-    fn from(error: AuditError) -> Self {
-        let exit = match error {
-            AuditError::File { .. } | AuditError::Locked { .. } => Exit::Machine,
-            AuditError::Broken { .. } => Exit::Input,
-        };
-        Self::new(exit, message_with_causes(&error))
     }
 }

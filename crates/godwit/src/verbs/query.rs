@@ -5,18 +5,19 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use godwit_cli::cli::{CommonArgs, KeyArgs, QueryArgs};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_dataset::{Catalog, DatasetAccessList, Principal};
-use godwit_flight::{Code, ErrorReason, SqlEngine as _, Status};
+use godwit_flight::SqlEngine as _;
 use godwit_query::{ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;
 
 use super::credentials::{connect, open_pool, read_credentials, server_failure};
 use super::row_output::{OutputRows, write_rows};
+use super::statement_processes::with_keys;
 use super::statement_processes::{open_program, process_command};
 use super::{open_root, scratch_directory};
-use crate::cli::{CommonArgs, KeyArgs, QueryArgs};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 
 /// Default memory limit for sorting, grouping and joining, in bytes.
@@ -139,14 +140,17 @@ impl<'a> DirectoryDatasets<'a> {
 
     fn engine(&self) -> ProcessSqlEngine {
         let memory_bytes = self.common.memory.unwrap_or(DEFAULT_MEMORY_BYTES);
-        let options = self.keys.add_to(StatementProcessOptions {
-            root: self.directory.clone(),
-            reference: self.reference.clone(),
-            memory_bytes,
-            threads: self.threads,
-            has_grants: self.grants.is_some(),
-            ..StatementProcessOptions::default()
-        });
+        let options = with_keys(
+            StatementProcessOptions {
+                root: self.directory.clone(),
+                reference: self.reference.clone(),
+                memory_bytes,
+                threads: self.threads,
+                has_grants: self.grants.is_some(),
+                ..StatementProcessOptions::default()
+            },
+            &self.keys,
+        );
         let only_events = self.common.json;
         let command = move |socket: &Path| {
             let mut command = process_command(&options, socket)?;
@@ -158,57 +162,5 @@ impl<'a> DirectoryDatasets<'a> {
         let grants = self.grants.as_ref().map(Grants::to_bytes);
         let encode_grants = grants.map(|grants| Box::new(move |_: &Principal| grants.clone()) as _);
         ProcessSqlEngine::with_grants(command, limits, scratch_directory(self.common), encode_grants)
-    }
-}
-
-impl From<StatementError> for Failure {
-    fn from(error: StatementError) -> Self {
-        let exit = match &error {
-            StatementError::Failed(status) => statement_exit(status),
-            StatementError::Output { .. } => Exit::Machine,
-        };
-        Self::new(exit, godwit_model::message_with_causes(&error))
-    }
-}
-
-/// Returns the exit code for a statement that failed in this process or in a process of `godwit-sql`.
-fn statement_exit(status: &Status) -> Exit {
-    match (ErrorReason::of(status), status.code()) {
-        (Some(ErrorReason::NotAQuery), _) => Exit::Usage,
-        (Some(ErrorReason::StatementFailed), _) => Exit::Input,
-        (Some(ErrorReason::SourceUnavailable), _) => Exit::Remote,
-        (_, Code::InvalidArgument | Code::NotFound) => Exit::Usage,
-        (_, Code::DataLoss) => Exit::Input,
-        (_, Code::Internal | Code::Unknown) => Exit::Bug,
-        _ => Exit::Machine,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use godwit_dataset::DatasetError;
-    use godwit_flight::dataset_status;
-
-    use super::*;
-
-    #[test]
-    fn a_failed_statement_has_the_exit_code_of_its_cause() {
-        let error = || "x".into();
-        let failed = |reason: ErrorReason, code| reason.status(code, "x");
-        for (status, exit) in [
-            (Status::invalid_argument("no such column"), Exit::Usage),
-            (failed(ErrorReason::TableNotFound, Code::NotFound), Exit::Usage),
-            (failed(ErrorReason::NotAQuery, Code::PermissionDenied), Exit::Usage),
-            (failed(ErrorReason::StatementFailed, Code::InvalidArgument), Exit::Input),
-            (Status::resource_exhausted("memory"), Exit::Machine),
-            (dataset_status(DatasetError::Forbidden { problem: "x".into() }), Exit::Machine),
-            (dataset_status(DatasetError::Changed { name: "x".into() }), Exit::Machine),
-            (dataset_status(DatasetError::Data(error())), Exit::Input),
-            (dataset_status(DatasetError::Local(error())), Exit::Machine),
-            (dataset_status(DatasetError::Remote(error())), Exit::Remote),
-            (Status::internal("a bug in godwit"), Exit::Bug),
-        ] {
-            assert_eq!(statement_exit(&status), exit, "{status}");
-        }
     }
 }

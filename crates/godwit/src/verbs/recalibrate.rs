@@ -1,10 +1,10 @@
 //! `godwit recalibrate`: recalibrates base qualities with GATK.
 
 use godwit_call::{RecalibrateOptions, recalibrate};
+use godwit_cli::cli::RecalibrateArgs;
+use godwit_cli::command_line;
+use godwit_cli::failure::Failure;
 
-use super::command_line;
-use crate::cli::RecalibrateArgs;
-use crate::failure::Failure;
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;

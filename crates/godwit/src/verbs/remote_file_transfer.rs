@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_cli::cli::AccessArgs;
+use godwit_cli::failure::Failure;
 use godwit_pipeline::PipelineError;
 use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;
@@ -12,8 +14,6 @@ use godwit_workflow::{PRIVATE_FILE_PATTERN, RemoteFiles};
 
 use super::copy::block_on_threads;
 use super::credentials::credentials_for;
-use crate::cli::AccessArgs;
-use crate::failure::Failure;
 
 /// The implementation of file transfers for `godwit run`, which copies files like `godwit copy`.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
+use godwit_cli::failure::{Exit, Failure};
 use godwit_files::AtomicFile;
 use godwit_query::{RemoteRows, RowFormat, RowWriter, Rows, ScoredRows};
 
 use super::credentials::server_failure;
-use crate::failure::{Exit, Failure};
 
 /// A stream of rows that this process or a server has computed, or that a scoring service has scored.
 pub(super) enum OutputRows {

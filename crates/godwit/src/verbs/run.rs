@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use godwit_cli::cli::{MarkingArgs, RunArgs, Switch};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_pipeline::observer::Observer;
 use godwit_workflow::{SampleHosts, StorageMonitor, WorkflowOptions, run_sample, run_workflow};
 
@@ -11,9 +13,7 @@ use super::cluster_run::is_restart;
 use super::remote_file_transfer::RemoteFileTransfer;
 use super::sample_jobs::SampleJobLauncher;
 use super::storage_pool_monitor::StoragePoolMonitor;
-use crate::cli::{MarkingArgs, RunArgs, Switch};
 use crate::dashboard::Dashboard;
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::{LauncherName, RunArgs};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_fleet::launcher::{LocalLauncher, SlurmLauncher, SshLauncher};
 use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 use godwit_model::message_with_causes;
@@ -14,8 +16,6 @@ use godwit_workflow::{JobExit, SampleHosts, SampleJob};
 
 use super::cluster_worker::available_cores;
 use super::slurm_job::{slurm_name, slurm_profile};
-use crate::cli::{LauncherName, RunArgs};
-use crate::failure::{Exit, Failure};
 
 /// Interval at which the state of local and ssh processes is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -85,7 +85,7 @@ impl SampleJobLauncher {
         }
         let line = without_config_options(std::env::args_os().skip(1).collect());
         let mut command = vec![program.into()];
-        command.extend(crate::cli::with_arguments(line, &words));
+        command.extend(godwit_cli::cli::with_arguments(line, &words));
         let jobs = Mutex::default();
         let (is_resumed, memory_bytes) = (args.resume, args.cluster.slurm.slurm_memory);
         Ok(Self {
@@ -112,7 +112,7 @@ impl SampleJobLauncher {
         words.extend((job.is_retry && !self.is_resumed).then(|| OsString::from("--resume")));
         JobSpec {
             name: format!("godwit-{}", slurm_name(job.name)),
-            command: crate::cli::with_arguments(self.command.clone(), &words),
+            command: godwit_cli::cli::with_arguments(self.command.clone(), &words),
             workers: 1,
             cpus_per_worker: self.threads,
             memory_bytes_per_worker: self.memory_bytes,

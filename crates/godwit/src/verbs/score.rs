@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use godwit_cli::cli::ScoreArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_files::parent_directory;
 use godwit_flight::{FlightError, TransportOptions};
 use godwit_process::TemporaryItem;
@@ -14,8 +16,6 @@ use super::credentials::{connect_with, server_failure};
 use super::query::{DirectoryDatasets, run_until_cancelled};
 use super::row_output::{OutputRows, write_rows};
 use super::scratch_directory;
-use crate::cli::ScoreArgs;
-use crate::failure::{Exit, Failure};
 
 /// Time without data after which the client sends an HTTP/2 ping to the service. The service may be silent for long
 /// while a large model computes. Servers with gRPC's C++ library close the connection if pings are more frequent than
@@ -160,18 +160,5 @@ fn model_failure(error: ScoreError) -> Failure {
     match message_text {
         Some(message) => Failure::new(failure.exit, message),
         None => failure,
-    }
-}
-
-impl From<ScoreError> for Failure {
-    fn from(error: ScoreError) -> Self {
-        let exit = match error {
-            ScoreError::NotAScoringService { .. } | ScoreError::InvalidResponse { .. } => Exit::Remote,
-            ScoreError::ColumnNotFound { .. } | ScoreError::ColumnConflict { .. } => Exit::Usage,
-            ScoreError::MissingFeatures { .. } | ScoreError::RowsRejected { .. } => Exit::Input,
-            ScoreError::Rows(error) => return error.into(),
-            ScoreError::Flight(error) => return error.into(),
-        };
-        Self::new(exit, godwit_model::message_with_causes(&error))
     }
 }

@@ -5,21 +5,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_columnar::TableFormat;
 use godwit_files::AtomicFile;
-use godwit_model::message_with_causes;
-use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_process::TemporaryItem;
 use godwit_search::{
-    ErrorKind, LocalBackend, Search, SearchCommand, SearchError, SearchOptions, SearchProgress, SearchScratch,
-    SearchSummary, ToolSearch, search_on_workers,
+    LocalBackend, Search, SearchCommand, SearchOptions, SearchProgress, SearchScratch, SearchSummary, ToolSearch,
+    search_on_workers,
 };
 
 use super::cluster_run::ClusterRunOptions;
 use super::scratch_directory;
-use crate::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;
@@ -265,25 +263,6 @@ fn write_summary(summary: &SearchSummary, path: &Path) -> Result<(), Failure> {
         file.commit()
     });
     written.map_err(|error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display())))
-}
-
-impl From<SearchError> for Failure {
-    fn from(error: SearchError) -> Self {
-        let error = match error {
-            SearchError::WorkersUnavailable(error) => return PipelineError::from(*error).into(),
-            error => error,
-        };
-        let exit = match error.kind() {
-            ErrorKind::Usage => Exit::Usage,
-            ErrorKind::Input => Exit::Input,
-            ErrorKind::Machine => Exit::Machine,
-            ErrorKind::Engine => Exit::Engine,
-            ErrorKind::Remote => Exit::Remote,
-            ErrorKind::Interrupted => Exit::Interrupted,
-            ErrorKind::Bug => Exit::Bug,
-        };
-        Self::new(exit, message_with_causes(&error))
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use godwit_cli::cli::{ServeArgs, TokenArgs};
+use godwit_cli::failure::{Exit, Failure, print};
 use godwit_dataset::web::WebService;
 use godwit_dataset::{Authorizer, Principal};
 use godwit_delta::ReferenceStore;
@@ -31,10 +33,9 @@ use signal_hook::consts::SIGHUP;
 use self::authentication::ServerAuth;
 use self::span_export::OtlpExporter;
 use super::policy_audit::{open_access_log, open_policy_store, reload_policy_on_change};
+use super::statement_processes::with_keys;
 use super::statement_processes::{open_program, process_command};
 use super::{open_root, wait_for_stdin_close};
-use crate::cli::{ServeArgs, TokenArgs};
-use crate::failure::{Exit, Failure, print};
 use crate::interruption;
 use crate::pool_file::PoolFile;
 
@@ -52,12 +53,10 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let reload = reload_on_hang_up()?;
     let cancelled = interruption::flag_with_grace(args.drain);
-    crate::failure::set_server_log(&args.common);
+    godwit_cli::log::set_server_log(&args.common);
     let address = parse_listen_address(&args.listen)?;
     args.keys.load_keys()?;
-    let threads = args.common.thread_count();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let runtime = start_runtime(args.common.thread_count())?;
     let admission = runtime.block_on(ServerAuth::from_args(args))?;
     admission.check_exposure(args, address)?;
     // This value must exist until the server stops, because dropping it removes the temporary datasets.
@@ -113,13 +112,19 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             exporter.close().await;
         }
         if closed > 0 {
-            crate::failure::log_warning(&format!("{closed} connections did not end within --drain and were closed"));
+            godwit_cli::log::log_warning(&format!("{closed} connections did not end within --drain and were closed"));
         }
         Ok(())
     });
     // Do not wait for threads that read files: each exits when it cannot send its next batch.
     runtime.shutdown_background();
     outcome
+}
+
+/// Starts the runtime with its threads.
+fn start_runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))
 }
 
 /// Creates the HTTP service, which offers htsget, refget and the web page.
@@ -153,11 +158,11 @@ fn open_served_root(args: &ServeArgs, temporary: Option<&TemporaryDatasets>) -> 
 /// Prints warnings about the files and directories below the root that are not served.
 fn warn_about_skipped(skipped: &[SkippedEntry]) {
     for entry in skipped.iter().take(MAX_WARNINGS) {
-        crate::failure::log_warning(&format!("{} is not served: {}", entry.path.display(), entry.reason));
+        godwit_cli::log::log_warning(&format!("{} is not served: {}", entry.path.display(), entry.reason));
     }
     if skipped.len() > MAX_WARNINGS {
         let more = skipped.len() - MAX_WARNINGS;
-        crate::failure::log_warning(&format!("{more} more entries are not served"));
+        godwit_cli::log::log_warning(&format!("{more} more entries are not served"));
     }
 }
 
@@ -196,7 +201,7 @@ fn open_file_service(
 
 /// Opens the cache for relayed files in a directory.
 fn open_relay_cache(directory: &Path, args: &ServeArgs) -> Result<Arc<RelayCache>, Failure> {
-    Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, crate::failure::log_warning)?))
+    Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, godwit_cli::log::log_warning)?))
 }
 
 /// Minimum length of the secret of a pool, in bytes; the secret serves as a key.
@@ -221,7 +226,7 @@ fn join_pool(args: &ServeArgs, authenticator: &Authenticator) -> Result<Option<A
         policy: file.policy,
         members: file.resolve_members(&credentials)?,
         secret,
-        notify: Arc::new(crate::failure::log_message),
+        notify: Arc::new(godwit_cli::log::log_message),
     };
     Ok(Some(Arc::new(Membership::new(options))))
 }
@@ -262,7 +267,7 @@ fn statement_engine(
     book: Option<Arc<PolicyStore>>,
 ) -> Arc<dyn SqlEngine> {
     if let Err(error) = open_program() {
-        crate::failure::log_warning(&format!("most SQL statements will fail: {error}"));
+        godwit_cli::log::log_warning(&format!("most SQL statements will fail: {error}"));
     }
     let limits = StatementLimits {
         memory_bytes: args.statement_memory,
@@ -272,16 +277,19 @@ fn statement_engine(
     };
     // Limit the threads of a statement by its memory, because each thread stores record batches.
     let threads = args.common.thread_count().min((args.statement_memory / MIN_THREAD_MEMORY_BYTES).max(1) as usize);
-    let options = args.keys.add_to(StatementProcessOptions {
-        root: args.root.clone(),
-        reference: args.reference.first().cloned(),
-        temporary: temporary.map(|temporary| temporary.directory().to_owned()),
-        memory_bytes: limits.memory_bytes,
-        threads,
-        is_for_server: true,
-        has_grants: book.is_some(),
-        ..StatementProcessOptions::default()
-    });
+    let options = with_keys(
+        StatementProcessOptions {
+            root: args.root.clone(),
+            reference: args.reference.first().cloned(),
+            temporary: temporary.map(|temporary| temporary.directory().to_owned()),
+            memory_bytes: limits.memory_bytes,
+            threads,
+            is_for_server: true,
+            has_grants: book.is_some(),
+            ..StatementProcessOptions::default()
+        },
+        &args.keys,
+    );
     let command = move |socket: &Path| {
         let mut command = process_command(&options, socket)?;
         command.envs(allocator_variables(options.memory_bytes, threads)).stderr(Stdio::null());

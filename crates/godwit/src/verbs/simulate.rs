@@ -1,10 +1,9 @@
 //! `godwit simulate`: simulates reads with known origins and variants, for benchmarks.
 
+use godwit_cli::cli::SimulateArgs;
+use godwit_cli::failure::{Exit, Failure, print};
 use godwit_model::message_with_causes;
 use godwit_simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
-
-use crate::cli::SimulateArgs;
-use crate::failure::{Exit, Failure, print};
 
 /// Simulates a diploid sample of the reference and its reads, and prints the names of the files.
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {

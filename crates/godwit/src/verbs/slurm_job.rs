@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::ClusterArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_fleet::launcher::{MemoryRequest, SlurmLauncher, SlurmProfile};
 use godwit_fleet::{Allocation, FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 use godwit_pipeline::PipelineError;
 
 use super::cluster_run::ClusterRunOptions;
 use super::cluster_worker::available_cores;
-use crate::cli::ClusterArgs;
-use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Interval at which SLURM is queried; shorter intervals would put load on its controller.
@@ -65,7 +65,8 @@ impl SlurmJob {
         // Put the values from configuration files on the command line, because the files may have changed when the job
         // starts.
         let configured = options.common.configured_flags.iter().map(OsString::from);
-        let line = crate::cli::with_arguments(std::env::args_os().skip(1).collect(), &configured.collect::<Vec<_>>());
+        let line =
+            godwit_cli::cli::with_arguments(std::env::args_os().skip(1).collect(), &configured.collect::<Vec<_>>());
         command.extend(allocation_arguments(line, &spooled));
         let stdin_file = options.reads_stdin.then_some(spooled);
         let spec = JobSpec {

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use godwit_cli::cli::KeyArgs;
 use godwit_engines::{EngineError, sql_program};
 use godwit_query::StatementProcessOptions;
-
-use crate::cli::KeyArgs;
 
 /// The program `godwit-sql`. It is kept open, so that all processes of a server are of one version, even if the file is
 /// removed or replaced.
@@ -53,10 +52,8 @@ pub(super) fn process_command(options: &StatementProcessOptions, socket: &Path) 
     Ok(command)
 }
 
-impl KeyArgs {
-    /// Adds the files of the secret keys to the options of a statement process.
-    pub(super) fn add_to(&self, options: StatementProcessOptions) -> StatementProcessOptions {
-        let (keys, passphrase) = (self.c4gh_key.clone(), self.c4gh_passphrase.clone());
-        StatementProcessOptions { keys, passphrase, ..options }
-    }
+/// Adds the files of the secret keys to the options of a statement process.
+pub(super) fn with_keys(options: StatementProcessOptions, keys: &KeyArgs) -> StatementProcessOptions {
+    let (files, passphrase) = (keys.c4gh_key.clone(), keys.c4gh_passphrase.clone());
+    StatementProcessOptions { keys: files, passphrase, ..options }
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::AccessArgs;
+use godwit_cli::failure::Failure;
 use godwit_flight::pool::Member;
 use godwit_flight::{Client, TransportOptions};
 use godwit_workflow::{StorageMonitor, StoragePoolMember, StorageSnapshot};
 use serde_json::Value;
 
 use super::credentials::read_credentials;
-use crate::cli::AccessArgs;
-use crate::failure::Failure;
 use crate::pool_file::PoolFile;
 
 /// Initial interval at which the pool is polled.

@@ -1,10 +1,10 @@
 //! `godwit variants`: converts VCF to Parquet or Arrow.
 
 use godwit_call::write_variants;
+use godwit_cli::cli::{LogLevel, VariantsArgs};
+use godwit_cli::failure::Failure;
 
 use super::{input_path, print};
-use crate::cli::{LogLevel, VariantsArgs};
-use crate::failure::Failure;
 use crate::interruption;
 use crate::plural::pluralize;
 

@@ -1,10 +1,10 @@
 //! `godwit verify`: verifies files against their manifests.
 
+use godwit_cli::cli::VerifyArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_pipeline::{FileCheck, VerifyOutcome, verify};
 
 use super::print;
-use crate::cli::VerifyArgs;
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use godwit_cli::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_flight::measure::{
     BareStreamServer, Shape, TransferStats, Workload, WorkloadDataPlane, download, exchange, prepare_workload,
     receive_bare_streams, upload,
@@ -21,8 +23,6 @@ use super::{
     LISTENING, ServerProcess, current_program, new_runtime, parse_address, process_cpu_seconds, report_stage,
     wait_for_stdin_close,
 };
-use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
-use crate::failure::{Exit, Failure};
 
 /// Host name in the certificate that is created for a measurement with TLS.
 const SERVER_NAME: &str = "localhost";

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum as _;
+use godwit_cli::ValueEnum as _;
+use godwit_cli::cli::{BenchPathArgs, PathEmulatorArgs, TableFormat};
+use godwit_cli::failure::{Exit, Failure, print, print_json};
 use godwit_flight::create_identity;
 use godwit_process::TemporaryItem;
 use serde_json::{Value, json};
 
 use super::{ServerProcess, current_program, report_stage};
-use crate::cli::{BenchPathArgs, PathEmulatorArgs, TableFormat};
-use crate::failure::{Exit, Failure, print, print_json};
 use crate::interruption;
 use crate::text_table::align_columns;
 

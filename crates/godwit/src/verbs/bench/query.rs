@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use godwit_cli::cli::{BenchQueryArgs, TableFormat};
+use godwit_cli::failure::{Failure, print, print_json};
 use godwit_flight::measure::{StatementTiming, run_statements};
 use serde_json::{Value, json};
 
 use super::super::credentials::{connect, server_failure};
 use super::{ServerProcess, current_program, new_runtime, report_stage};
-use crate::cli::{BenchQueryArgs, TableFormat};
-use crate::failure::{Failure, print, print_json};
 use crate::text_table::align_columns;
 
 /// Runs the measurement, with a server of its own if `--data` is given, and prints the results.

@@ -1,5 +1,7 @@
 //! `godwit compare --match haplotypes`: compares by haplotypes, with the verdicts of RTG vcfeval.
 
+use godwit_cli::cli::{CompareArgs, OutputModeName};
+use godwit_cli::failure::{Exit, Failure};
 use godwit_compare::compare_by_haplotypes;
 use godwit_haplotypes::{
     ACCURACY_HEADINGS, ComparedRecords, HaplotypeComparison, HaplotypeOptions, MAX_PATHS, OutputMode, SampleChoice,
@@ -8,8 +10,6 @@ use godwit_haplotypes::{
 use serde::Serialize;
 
 use super::input_files::InputFiles;
-use crate::cli::{CompareArgs, OutputModeName};
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::text_table::align_columns;

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use godwit_cli::cli::CompareArgs;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_process::TemporaryItem;
 use godwit_workflow::RemoteFiles as _;
 use tempfile::TempDir;
 
-use crate::cli::CompareArgs;
-use crate::failure::{Exit, Failure};
 use crate::interruption;
 use crate::verbs::remote_file_transfer::RemoteFileTransfer;
 use crate::verbs::scratch_directory;

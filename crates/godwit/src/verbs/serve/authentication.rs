@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_cli::cli::{KeySource, ServeArgs};
+use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::log::{log_message, log_warning};
 use godwit_dataset::{AccessLog, AccessRecord};
 use godwit_files::FileStamp;
 use godwit_flight::{Authenticator, Identities, ReloadHandle, ServerTls, TokenIssuer};
 
 use super::key_fetch;
 use super::visa_file::VisaFile;
-use crate::cli::{KeySource, ServeArgs};
-use crate::failure::{Exit, Failure, log_message, log_warning};
 
 /// Interval at which the server checks whether the files have changed.
 const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);

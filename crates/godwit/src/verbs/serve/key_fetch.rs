@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::{Exit, Failure};
+use godwit_cli::failure::{Exit, Failure};
 
 /// Timeout of the request for the keys.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use godwit_cli::cli::{CommonArgs, LogLevel, ServeArgs};
+use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::log::{log_event, log_warning};
 use godwit_dataset::percent_decode;
 use godwit_flight::trace::{AttributeValue, Span, SpanExporter, Tracer};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-
-use crate::cli::{CommonArgs, LogLevel, ServeArgs};
-use crate::failure::{Exit, Failure, log_event, log_warning};
 
 /// Environment variables with the URL of the collector: the URL for traces, and the base URL, to which [`TRACES_PATH`]
 /// is appended.

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_cli::cli::KeySource;
+use godwit_cli::failure::{Exit, Failure};
 use godwit_flight::VisaIssuer;
 use serde::Deserialize;
 
 use super::authentication::read_file;
 use super::key_fetch;
-use crate::cli::KeySource;
-use crate::failure::{Exit, Failure};
 
 /// The content of the file as TOML.
 #[derive(Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use godwit_cli::failure::{Exit, Failure};
 use godwit_flight::measure::shuffle::{
     ReceivedSlice, ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices,
 };
@@ -10,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::super::{new_runtime, parse_address};
-use crate::failure::{Exit, Failure};
 
 /// A command to a worker, which starts one step of a round.
 #[derive(Clone, Deserialize, Serialize)]

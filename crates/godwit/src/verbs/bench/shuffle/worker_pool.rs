@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use godwit_cli::failure::{Exit, Failure};
 use tokio::runtime::Runtime;
 
 use super::super::process_cpu_seconds;
 use super::shuffle_worker::{ShuffleCommand, ShuffleSession, StepFailure, StepTiming};
-use crate::failure::{Exit, Failure};
 
 /// Workers that run the same step at the same time.
 pub enum WorkerPool {

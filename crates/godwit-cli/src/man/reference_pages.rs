@@ -3,10 +3,10 @@
 //! In: clap's definition of the command line. Out: the text of each page. Options that many verbs share are described
 //! once, on the index.
 
+use crate::cli::{AccessArgs, ClusterArgs, CommonArgs, RESOURCE_OPTIONS, VERB_GROUPS};
 use clap::{Arg, Args, Command};
 
 use super::visible_commands;
-use crate::cli::{AccessArgs, ClusterArgs, CommonArgs, RESOURCE_OPTIONS, VERB_GROUPS};
 
 /// File name of the index. The page of a group has the name of the group before the extension.
 const INDEX_FILE: &str = "cli.md";

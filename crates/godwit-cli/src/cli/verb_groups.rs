@@ -6,7 +6,7 @@ use clap::{Command, Subcommand as _};
 use super::Verb;
 
 /// Headings of the groups, each with its verbs, in the order of the help.
-pub(crate) const VERB_GROUPS: [(&str, &[&str]); 6] = [
+pub const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Reads", &["align", "index", "markdup", "recalibrate", "run", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
     ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
@@ -15,7 +15,7 @@ pub(crate) const VERB_GROUPS: [(&str, &[&str]); 6] = [
     ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
 ];
 /// The text that `godwit` prints without arguments.
-pub(crate) const SHORT_HELP: &str = "\
+pub const SHORT_HELP: &str = "\
 godwit aligns reads, calls variants, and queries, serves and copies the results.
 
 Examples:

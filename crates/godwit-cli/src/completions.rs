@@ -1,9 +1,8 @@
 //! `godwit completions`: generates completion scripts for shells.
 
-use clap::CommandFactory;
-
 use crate::cli::{Cli, CompletionsArgs};
 use crate::failure::{Failure, print};
+use clap::CommandFactory;
 
 /// Prints the completion script of a shell on stdout.
 pub fn run(args: &CompletionsArgs) -> Result<(), Failure> {

@@ -71,9 +71,9 @@ pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{KeySource, ServeArgs, TokenArgs};
 pub use startup::StartupError;
-pub(crate) use startup::with_arguments;
+pub use startup::with_arguments;
 pub use variant_columns::VariantsArgs;
-pub(crate) use verb_groups::{SHORT_HELP, VERB_GROUPS};
+pub use verb_groups::{SHORT_HELP, VERB_GROUPS};
 
 /// From sequencer to results: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]

@@ -81,7 +81,7 @@ impl Cli {
 }
 
 /// Inserts options into a command line, after its own options and before `--`.
-pub(crate) fn with_arguments(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
+pub fn with_arguments(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     line.splice(end..end, words.iter().cloned());
     line
