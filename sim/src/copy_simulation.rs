@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use godwit_transfer::blake3_tree::{BLOCK_BYTES, block_count};
-use godwit_transfer::ranges::RangeSet;
-use godwit_transfer::transfer_session::{
+use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
+use godwit_transfer_session::ranges::RangeSet;
+use godwit_transfer_session::{
     BlockRange, FileId, FileWork, RequestId, SessionAction, SessionEvent, SessionOptions, SourceSet, StreamId,
     TransferSession,
 };

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use godwit_flight::{ClientTls, ConnectionSecurity, ServerTls, Token, create_identity};
+use godwit_auth::Token;
+use godwit_flight::{ClientTls, ConnectionSecurity, ServerTls, create_identity};
 
 use crate::error::ConnectionError;
 

@@ -15,6 +15,7 @@ use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt as _};
 use arrow_flight::{Action, FlightDescriptor, FlightInfo, PutResult, Ticket};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::{Buf, Bytes};
+use godwit_auth::Token;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -33,7 +34,7 @@ use crate::socket_handle::{SocketHandle, SocketOwner};
 use crate::stream_progress::StreamProgress;
 use crate::tls::{self, ClientTls};
 use crate::trace;
-use crate::transport::{Address, ConnectionSecurity, Socket, Token, TransportOptions, configure_http2};
+use crate::transport::{Address, ConnectionSecurity, Socket, TransportOptions, configure_http2};
 use response_messages::{ResponseMessages, check_status};
 
 /// Most batches that an upload queues between the caller of [`BatchSender::send`] and the connection.

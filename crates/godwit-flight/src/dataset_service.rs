@@ -36,7 +36,6 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::auth::Session;
 use crate::call_streams::{Download, ExchangeStream, PutResultStream};
 pub use crate::dataset_service::batch_stream::stream_batches;
 use crate::dataset_service::batch_stream::{READ_SPAN, STATEMENT_SPAN};
@@ -48,15 +47,16 @@ use crate::error::dataset_status;
 use crate::file_service::{FILES_PREFIX, FileService};
 use crate::metrics::{MeteredAccessLog, ServerMetrics};
 use crate::pool::{ConnectionCounter, Membership, POOL_SCOPE, resume_download};
-use crate::random::random_bytes;
 use crate::reflection::with_reflection;
 use crate::server::{DataPlane, OUT_OF_SCOPE, Upload};
 use crate::sql::{PreparedStatements, SqlEngine, metadata_batch, metadata_schema};
 use crate::stream_progress::{RESUME_TICKET_PREFIX, ResumePoint};
-use crate::ticket_key::TicketKey;
 use crate::tickets::{BoundStatement, DatasetPart, TicketClaims};
 use crate::trace::{self, OpenSpan, Tracer};
 use crate::web::WebBody;
+use godwit_auth::Session;
+use godwit_auth::TicketKey;
+use godwit_auth::random_bytes;
 
 /// Most batches that are queued between the thread that reads or computes them and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;

@@ -6,8 +6,8 @@ use godwit_dataset::web::{FilePart, FileTickets};
 use godwit_dataset::{AuthError, Principal, decode_base64, encode_base64_url};
 use http::HeaderMap;
 
-use crate::ticket_key::TicketKey;
 use crate::tickets::TicketClaims;
+use godwit_auth::TicketKey;
 
 /// Prefix of tokens that authorize the download of a part of a file.
 const FILE_TOKEN_PREFIX: &[u8] = b"gwh1.";
@@ -56,7 +56,7 @@ impl FileTickets for SignedFileTickets {
     fn verify_token(&self, headers: &HeaderMap) -> Result<(Principal, FilePart), AuthError> {
         let wrong =
             || AuthError::forbidden("the ticket is missing, or was not issued by this server; request a new one");
-        let token = crate::auth::request_token(headers).ok_or_else(wrong)?;
+        let token = godwit_auth::request_token(headers).ok_or_else(wrong)?;
         let ticket = token.strip_prefix(FILE_TOKEN_PREFIX).and_then(decode_base64).ok_or_else(wrong)?;
         let claim = TicketClaims::read_signed(&ticket, &self.key).ok_or_else(wrong)?;
         let principal =

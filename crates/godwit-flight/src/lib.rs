@@ -37,7 +37,6 @@
 //! ```
 
 mod access_recorder;
-mod auth;
 mod batch_split;
 mod call_streams;
 mod call_type;
@@ -57,15 +56,12 @@ mod message;
 mod metrics;
 pub mod pool;
 mod protocol_detection;
-mod random;
 mod reflection;
-mod reload_handle;
 mod segments;
 pub mod server;
 mod socket_handle;
 mod sql;
 mod stream_progress;
-mod ticket_key;
 mod tickets;
 mod tls;
 pub mod trace;
@@ -73,9 +69,6 @@ mod transport;
 mod web;
 
 pub use arrow_flight::FlightDescriptor;
-pub use auth::{
-    Authenticator, Identities, IdentityError, KeySetError, SUBJECT_CLAIM, Session, TokenIssuer, VisaIssuer,
-};
 pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
 pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
 pub use client::{BatchSender, Batches, Client, PutResults as Answered};
@@ -85,7 +78,6 @@ pub use error::{FlightError, dataset_status};
 pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};
 pub use metrics::{ServerMetrics, StatementWorkers};
-pub use reload_handle::ReloadHandle;
 pub use server::{DataPlane, Server, Upload};
 pub use socket_handle::SocketHandle;
 pub use sql::{
@@ -95,4 +87,4 @@ pub use sql::{
 pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};
-pub use transport::{Address, CallLimits, ConnectionSecurity, Token, TransportOptions};
+pub use transport::{Address, CallLimits, ConnectionSecurity, TransportOptions};

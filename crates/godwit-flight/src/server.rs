@@ -36,7 +36,6 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tower_service::Service;
 
-use crate::auth::{Authenticator, Session, bearer_token, request_token};
 use crate::call_streams::{Download, ExchangeStream, PutResultStream};
 use crate::call_type::CallType;
 use crate::codec::{BatchDecoder, BatchEncoder, DecodedMessage, FlightStreamChunk};
@@ -54,6 +53,7 @@ use crate::tls::ServerTls;
 use crate::trace::{self, OpenSpan, TraceContext, Tracer};
 use crate::transport::{Address, ConnectionSecurity, Listener, Socket, TransportOptions, configure_http2};
 use crate::web::{WebBody, text_response};
+use godwit_auth::{Authenticator, Session, bearer_token, request_token};
 
 const HEALTH_PREFIX: &str = "/grpc.health.v1.Health/";
 const FLIGHT_SERVICE: &str = <FlightServiceServer<()> as NamedService>::NAME;

@@ -13,8 +13,8 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use crate::error_reason::ErrorReason;
-use crate::random::random_bytes;
-use crate::ticket_key::{TicketKey, now_unix_s};
+use godwit_auth::random_bytes;
+use godwit_auth::{TicketKey, now_unix_s};
 
 /// Prefix of tickets, which identifies the version of their format.
 const TICKET_PREFIX: &[u8] = b"gw1.";

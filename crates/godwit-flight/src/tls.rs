@@ -27,7 +27,7 @@ use tokio_rustls::rustls::server::{Acceptor, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, ServerConnection};
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
 
-use crate::reload_handle::ReloadHandle;
+use godwit_auth::ReloadHandle;
 
 /// ALPN identifier of HTTP/2 (RFC 9113 §3.3).
 const HTTP2_ALPN: &[u8] = b"h2";

@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 use crate::call_streams::{BatchItem, Download};
 use crate::call_type::CallType;
 use crate::code_name::code_name;
-use crate::random::random_bytes;
+use godwit_auth::random_bytes;
 
 /// The HTTP header that contains trace ID, span ID and flags.
 pub const TRACEPARENT_HEADER: &str = "traceparent";

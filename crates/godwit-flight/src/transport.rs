@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use godwit_auth::Token;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -16,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::error::FlightError;
 use crate::frame_tracker::FrameTracker;
 use crate::low_water::set_receive_low_water;
-use crate::random::random_bytes;
 use crate::tls::{ClientTls, ServerTls, TlsSocket};
 
 /// The address of a server.
@@ -153,70 +153,6 @@ macro_rules! configure_http2 {
 }
 pub(crate) use configure_http2;
 
-/// The secret of a client, sent as `authorization: Bearer TOKEN`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-impl Token {
-    /// Creates a token; `None` if the text is empty or contains characters other than visible ASCII.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::Token;
-    ///
-    /// let token = Token::new("s3cret").ok_or("the token has other characters")?;
-    /// assert_eq!(token.as_str(), "s3cret");
-    /// assert_eq!(format!("{token:?}"), "Token(..)");
-    /// assert_eq!(Token::new("two words"), None);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn new(text: &str) -> Option<Self> {
-        let fine = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        fine.then(|| Self(text.to_owned()))
-    }
-
-    /// Creates a random token of 64 hexadecimal digits.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use godwit_flight::Token;
-    ///
-    /// let token = Token::random();
-    /// assert!(token.as_str().len() == 64 && token.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
-    /// assert_ne!(token, Token::random());
-    /// ```
-    pub fn random() -> Self {
-        Self(blake3::Hash::from_bytes(random_bytes()).to_hex().to_string())
-    }
-
-    /// Returns the text of the token.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    pub(crate) fn authorization_header(&self) -> String {
-        format!("Bearer {}", self.0)
-    }
-
-    /// Returns whether a header value contains this token. To prevent timing attacks, the comparison takes the same
-    /// time for all values of the same length.
-    pub(crate) fn matches_header(&self, header: &[u8]) -> bool {
-        let expected = self.authorization_header();
-        let differing = expected.bytes().zip(header).fold(0, |differing, (one, other)| differing | (one ^ other));
-        expected.len() == header.len() && differing == 0
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
-
 /// Token and encryption of a connection: `T` is [`ServerTls`] or [`ClientTls`].
 ///
 /// # Examples
@@ -226,7 +162,8 @@ impl fmt::Debug for Token {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use godwit_flight::measure::WorkloadDataPlane;
 /// # use godwit_flight::{Address, Client, Code, FlightError, Routes, Server, TransportOptions};
-/// use godwit_flight::{ConnectionSecurity, Token};
+/// use godwit_auth::Token;
+/// use godwit_flight::ConnectionSecurity;
 ///
 /// # let (data, any_port) = (WorkloadDataPlane::default(), Address::Tcp("127.0.0.1:0".parse()?));
 /// let token = Token::random();
@@ -512,16 +449,5 @@ mod tests {
         };
         assert!(sooner, "it waited as long as TCP alone does");
         drop(takes_it.join());
-    }
-
-    #[test]
-    fn only_the_whole_token_matches() {
-        let token = Token::new("secret").unwrap();
-        assert!(token.matches_header(b"Bearer secret"));
-        for wrong in [&b"Bearer secre"[..], b"Bearer secrets", b"Bearer Secret", b"secret", b""] {
-            assert!(!token.matches_header(wrong));
-        }
-        assert!(Token::new("").is_none() && Token::new("a b").is_none());
-        assert_eq!(format!("{token:?}"), "Token(..)");
     }
 }

@@ -14,10 +14,11 @@ use arrow_flight::{
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
+use godwit_auth::Token;
 use godwit_dataset::Principal;
 use godwit_flight::{
     Address, BatchItem, Client, ClientTls, ConnectionSecurity, DataPlane, Download, ExchangeStream, FlightError,
-    FlightStreamChunk, PutResultStream, Server, ServerTls, TlsError, Token, TransportOptions, Upload,
+    FlightStreamChunk, PutResultStream, Server, ServerTls, TlsError, TransportOptions, Upload,
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus as HealthStatus;

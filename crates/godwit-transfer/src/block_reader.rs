@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use crate::blake3_tree::{BLOCK_BYTES, BlockHash, block_byte_range, block_count, hash_block};
 use crate::copy_protocol::{BLOCK_SCHEMA, OutgoingBlock, compress_block, encode_blocks};
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};
+use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, block_byte_range, block_count, hash_block};
 
 /// Largest size of a batch that contains several blocks, bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use godwit_flight::pool::{MemberLease, Pool};
 use godwit_flight::{Address, Client, ClientTls, Code, ConnectionSecurity, FlightError, TransportOptions};
 
-use crate::blake3_tree::BlockHash;
 use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_protocol::{
     BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, END_ACTION, EndRequest,
@@ -23,9 +22,10 @@ use crate::fetch_request::FetchRequest;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing};
 use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
-use crate::ranges::RangeSet;
 use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::connection_tcp_info;
+use godwit_transfer_session::blake3_tree::BlockHash;
+use godwit_transfer_session::ranges::RangeSet;
 
 /// Longest time to open a connection. It allows two TCP SYNs, the second after 1 s, so that a restored path is detected
 /// soon.

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use godwit_delta::ReferenceStore;
 
-use crate::blake3_tree::{block_byte_range, block_count};
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::checksum_lists::{ChecksumLists, ExpectedChecksums};
@@ -36,14 +35,15 @@ use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::location::Location;
 use crate::path_text::{escape_for_display, escape_invalid_bytes, path_to_text, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
-use crate::ranges::RangeSet;
 use crate::selection::Selection;
 use crate::server_errors::error_from_status;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};
-use crate::transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 pub(crate) use completion::CopyOutcome;
 use concurrency_controller::ConcurrencyController;
 use delta_copy::DeltaSummary;
+use godwit_transfer_session::blake3_tree::{block_byte_range, block_count};
+use godwit_transfer_session::ranges::RangeSet;
+use godwit_transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 use mirrors::Mirror;
 use prefetch::Prefetch;
 use preflight_checks::{check_endpoints, check_no_checksum_lists, check_no_mirrors, check_no_relay, check_pools};

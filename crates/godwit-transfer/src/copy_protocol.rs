@@ -9,13 +9,13 @@ use godwit_flight::FILES_PREFIX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::blake3_tree::BlockHash;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
 use crate::path_text::escape_for_display;
-use crate::ranges::RangeSet;
 use crate::tcp_tuning::SendOptions;
 pub(crate) use block_batches::{BLOCK_SCHEMA, BlockBatch, IncomingBlock, OutgoingBlock, compress_block, encode_blocks};
+use godwit_transfer_session::blake3_tree::BlockHash;
+use godwit_transfer_session::ranges::RangeSet;
 pub(crate) use list_response::decode_listing;
 
 /// Action that lists the entries below a path. On the wire, [`FILES_PREFIX`] precedes the name of each action.

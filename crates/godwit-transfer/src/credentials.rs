@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use godwit_auth::Token;
 use godwit_flight::pool::Pool;
-use godwit_flight::{ClientTls, ConnectionSecurity, Token};
+use godwit_flight::{ClientTls, ConnectionSecurity};
 
 use crate::error::TransferError;
 use crate::location::RemoteLocation;
@@ -38,7 +39,8 @@ impl Credentials {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{Token, create_identity};
+    /// use godwit_auth::Token;
+    /// use godwit_flight::create_identity;
     /// use godwit_transfer::location::Location;
     /// use godwit_transfer::{Credentials, TransferError};
     ///

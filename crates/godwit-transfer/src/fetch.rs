@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use godwit_auth::Token;
 use godwit_delta::ReferenceStore;
-use godwit_flight::Token;
 
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
 use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};

@@ -25,15 +25,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::RecordBatch;
 use godwit_files::{is_file_at_path, parent_directory, sync_directory};
 
-use crate::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
 use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
 use crate::journal::{BlockHashes, Journal, JournalHeader};
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
-use crate::ranges::RangeSet;
 use crate::write_back;
+use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
+use godwit_transfer_session::ranges::RangeSet;
 use partial_paths::partial_path;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -20,7 +20,6 @@ use godwit_flight::{
 };
 use tokio::sync::mpsc;
 
-use crate::blake3_tree::{BLOCK_BYTES, block_count};
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange, block_schema};
 use crate::blocking::run_blocking;
 use crate::copy_protocol::{
@@ -45,6 +44,7 @@ use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::relay::{Relay, RelayCache};
 use crate::tcp_tuning::{self, SendOptions};
+use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 use list_action::{is_hidden_path, join_paths};
 use upload_sessions::{UploadSession, UploadSessions};
 

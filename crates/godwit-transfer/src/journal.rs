@@ -15,9 +15,9 @@ use godwit_files::JournalFile;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
-use crate::blake3_tree::{BlockHash, block_count};
 use crate::error::TransferError;
 use crate::file_listing::NEW_JOURNAL_SUFFIX;
+use godwit_transfer_session::blake3_tree::{BlockHash, block_count};
 
 /// Version of the journal format. In version 1, blocks had 1 MiB.
 const FORMAT_VERSION: u32 = 2;
@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::blake3_tree::BLOCK_BYTES;
+    use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]

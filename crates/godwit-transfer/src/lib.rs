@@ -81,15 +81,12 @@
 //! # }
 //! ```
 
-pub mod blake3_tree;
 pub mod file_listing;
 pub mod location;
-pub mod ranges;
 pub mod rate_control;
 pub mod selection;
 pub mod socket_options;
 pub mod tcp_tuning;
-pub mod transfer_session;
 
 mod abort_on_drop;
 mod block_reader;

@@ -1,9 +1,9 @@
 //! Determines which blocks each connection of a copy prefetches. Client and server compute the same blocks from the
 //! list of entries.
 
-use crate::blake3_tree::{BLOCK_BYTES, block_byte_range, block_count};
 use crate::file_listing::Entry;
-use crate::transfer_session::BlockRange;
+use godwit_transfer_session::BlockRange;
+use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_byte_range, block_count};
 
 /// Largest number of bytes of a file that each connection prefetches: about what is in flight while the list of entries
 /// is requested.

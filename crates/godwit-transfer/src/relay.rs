@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, stream};
+use godwit_auth::Token;
 use godwit_dataset::Principal;
 use godwit_flight::{
     Answered, BatchSender, Client, Code, Download, ErrorReason, FlightDescriptor, FlightError, FlightStreamChunk,
-    PutResultStream, SocketHandle, Status, Token, Upload,
+    PutResultStream, SocketHandle, Status, Upload,
 };
 
 use crate::abort_on_drop::AbortOnDropTask;

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use godwit_auth::Authenticator;
 use godwit_dataset::{Catalog, Dataset, DatasetError, Principal};
 use godwit_delta::ReferenceStore;
 use godwit_flight::{
-    Address, Authenticator, Client, ConnectionSecurity, DatasetService, DatasetServiceOptions, Download, FileInfo,
-    FileService, FlightError, FlightStreamChunk, PutResultStream, Server, Status, StatusFuture, TransportOptions,
-    Upload,
+    Address, Client, ConnectionSecurity, DatasetService, DatasetServiceOptions, Download, FileInfo, FileService,
+    FlightError, FlightStreamChunk, PutResultStream, Server, Status, StatusFuture, TransportOptions, Upload,
 };
 use godwit_transfer::location::Location;
 use godwit_transfer::tcp_tuning::CopyMode;

@@ -41,8 +41,21 @@ const MAX_CRATES_OF_FILE_NAME: usize = 3;
 const CONVENTIONAL_FILE_NAMES: [&str; 5] = ["build.rs", "error.rs", "lib.rs", "main.rs", "tests.rs"];
 
 /// Crates that other programs use, and the examples that their documentation has together, at least.
-const LIBRARY_CRATES: [&str; 11] =
-    ["model", "io", "formats", "columnar", "kernels", "dataset", "flight", "delta", "transfer", "query", "sql"];
+const LIBRARY_CRATES: [&str; 13] = [
+    "model",
+    "io",
+    "formats",
+    "columnar",
+    "kernels",
+    "dataset",
+    "auth",
+    "flight",
+    "delta",
+    "transfer",
+    "transfer-session",
+    "query",
+    "sql",
+];
 const MIN_EXAMPLES: usize = 150;
 
 /// Counts of the documentation of all crates.

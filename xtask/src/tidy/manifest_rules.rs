@@ -34,17 +34,28 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-bwa", &["godwit-model", "godwit-engines", "godwit-mem"]),
     ("godwit-bwa-mem3", &["godwit-model", "godwit-formats", "godwit-engines", "godwit-mem"]),
     ("godwit-dataset", &["godwit-model"]),
-    ("godwit-flight", &["godwit-model", "godwit-dataset"]),
+    ("godwit-auth", &["godwit-dataset"]),
+    ("godwit-flight", &["godwit-model", "godwit-dataset", "godwit-auth"]),
     ("godwit-fleet", &["godwit-process", "godwit-files"]),
     ("godwit-delta", &["godwit-model", "godwit-files", "godwit-io", "godwit-formats"]),
+    ("godwit-transfer-session", &[]),
     // Genomes are compressed against FASTA references.
     (
         "godwit-transfer",
-        &["godwit-model", "godwit-files", "godwit-io", "godwit-dataset", "godwit-flight", "godwit-delta"],
+        &[
+            "godwit-model",
+            "godwit-files",
+            "godwit-io",
+            "godwit-dataset",
+            "godwit-auth",
+            "godwit-flight",
+            "godwit-delta",
+            "godwit-transfer-session",
+        ],
     ),
     // The decisions of the shuffle, without a network.
     ("godwit-exchange", &["godwit-model", "godwit-fleet"]),
-    ("godwit-cluster", &["godwit-dataset", "godwit-flight", "godwit-fleet"]),
+    ("godwit-cluster", &["godwit-dataset", "godwit-auth", "godwit-flight", "godwit-fleet"]),
     ("godwit-columnar", &["godwit-model", "godwit-io", "godwit-formats"]),
     (
         "godwit-search",
@@ -190,6 +201,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-kernels",
             "godwit-engines",
             "godwit-dataset",
+            "godwit-auth",
             "godwit-flight",
             "godwit-fleet",
             "godwit-delta",
@@ -215,6 +227,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-haplotypes",
             "godwit-engines",
             "godwit-dataset",
+            "godwit-auth",
             "godwit-flight",
             "godwit-fleet",
             "godwit-delta",
@@ -251,7 +264,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // The harness of the tests uses none of the crates.
     ("godwit-tests", &[]),
     // Only decisions, in a simulation.
-    ("godwit-sim", &["godwit-model", "godwit-transfer", "godwit-exchange"]),
+    ("godwit-sim", &["godwit-model", "godwit-transfer-session", "godwit-exchange"]),
     // An oracle that shares code with the program under test repeats its mistakes.
     ("godwit-identity", &[]),
     ("xtask", &[]),

@@ -1,5 +1,7 @@
 //! Rules on source files: the length of files and functions, and forbidden words and file names.
 
+use std::collections::BTreeMap;
+
 use super::SourceFile;
 use super::scanner;
 
@@ -7,6 +9,9 @@ use super::scanner;
 const MAX_FUNCTION_LINES: usize = 70;
 /// The maximum length of a file, in lines: it can be read in one sitting. Tests do not count.
 const MAX_FILE_LINES: usize = 600;
+
+/// The maximum length of a crate, in lines: a newcomer can learn it in a few days. Tests do not count.
+const MAX_CRATE_LINES: usize = 12_000;
 
 /// Functions that may be longer: file, function, reason.
 const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[];
@@ -24,7 +29,25 @@ const MEANINGLESS_FILE_NAMES: [&str; 7] = ["utils", "helpers", "common", "misc",
 pub fn check_sources(files: &[SourceFile]) -> Vec<String> {
     let mut findings: Vec<String> = files.iter().flat_map(check_file).collect();
     findings.extend(stale_exceptions(files));
+    findings.extend(check_crate_lengths(files));
     findings
+}
+
+/// Returns a finding for each crate that is too long.
+fn check_crate_lengths(files: &[SourceFile]) -> Vec<String> {
+    let mut lines_by_crate = BTreeMap::<&str, usize>::new();
+    for SourceFile { path, text } in files {
+        let in_crate = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        if let Some((name, _)) = in_crate.filter(|_| path.ends_with(".rs") && !is_test_file(path)) {
+            let blanked = scanner::blank_comments_and_literals(text);
+            *lines_by_crate.entry(name).or_default() += text.lines().count() - scanner::test_module_lines(&blanked);
+        }
+    }
+    let too_long = lines_by_crate.into_iter().filter(|(_, lines)| *lines > MAX_CRATE_LINES);
+    let describe = |(name, lines)| {
+        format!("crates/{name}: {lines} lines without tests, the limit is {MAX_CRATE_LINES}; divide it by purpose")
+    };
+    too_long.map(describe).collect()
 }
 
 fn check_file(file: &SourceFile) -> Vec<String> {
@@ -95,6 +118,20 @@ mod tests {
 
     fn findings(path: &str, text: &str) -> Vec<String> {
         check_file(&SourceFile { path: path.to_owned(), text: text.to_owned() })
+    }
+
+    #[test]
+    fn a_crate_has_at_most_12_000_lines() {
+        let file = |number: usize| SourceFile {
+            path: format!("crates/godwit-x/src/part_{number}.rs"),
+            text: "// a line\n".repeat(600),
+        };
+        let files: Vec<SourceFile> = (0..21).map(file).collect();
+        assert!(check_crate_lengths(&files[..20]).is_empty());
+        assert_eq!(
+            check_crate_lengths(&files),
+            ["crates/godwit-x: 12600 lines without tests, the limit is 12000; divide it by purpose"]
+        );
     }
 
     #[test]

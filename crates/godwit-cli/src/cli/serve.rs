@@ -43,7 +43,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "jwks")]
     pub visas: Option<PathBuf>,
     /// The claim with the name of the principal
-    #[arg(long, value_name = "CLAIM", default_value = godwit_flight::SUBJECT_CLAIM)]
+    #[arg(long, value_name = "CLAIM", default_value = godwit_auth::SUBJECT_CLAIM)]
     pub jwt_name: String,
     /// Restrict principals to the data that this policy file permits; the file is reloaded when it changes
     #[arg(long, value_name = "FILE")]

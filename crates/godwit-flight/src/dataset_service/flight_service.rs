@@ -15,8 +15,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::endpoint_locations::ClientKind;
 use super::{DatasetCommand, DatasetService, run_blocking};
-use crate::auth::{Session, request_token};
 use crate::error::dataset_status;
+use godwit_auth::{Session, request_token};
 
 type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use crate::call_streams::{BatchItem, Download};
-use crate::ticket_key::now_unix_s;
+use godwit_auth::now_unix_s;
 
 /// Maximum number of cancelled tickets that are stored. If there are more, those that expire first are forgotten.
 const MAX_CANCELLED_TICKETS: usize = 65_536;

@@ -14,9 +14,9 @@ use crate::access_recorder::{AccessRecorder, record_access};
 use crate::error::dataset_status;
 use crate::file_tickets::SignedFileTickets;
 use crate::lease_header::MemberLeaseId;
-use crate::random::random_bytes;
 use crate::trace;
 use crate::web::{ResponsePrincipal, WebBody, text_response};
+use godwit_auth::random_bytes;
 
 impl DatasetService {
     /// Answers a request by the web service. If the access cannot be recorded, sends an error instead of the response.

@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 
 use super::membership::Membership;
 use crate::lease_header::MemberLeaseId;
-use crate::random::random_bytes;
+use godwit_auth::random_bytes;
 
 /// Size of the header of a DNS message.
 const DNS_HEADER_BYTES: usize = 12;

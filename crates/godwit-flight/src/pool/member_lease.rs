@@ -17,8 +17,8 @@ use super::messages::{
 use crate::client::Client;
 use crate::error::FlightError;
 use crate::lease_header::{MemberLeaseId, format_lease_header};
-use crate::random::random_bytes;
 use crate::transport::{Address, TransportOptions};
+use godwit_auth::random_bytes;
 
 /// Interval between health probes that a client sends to its member. TCP would detect a host without power only after
 /// about 15 minutes. Probes use a separate connection, because on a data connection they would wait behind megabytes of

@@ -22,9 +22,10 @@ use super::messages::{
 use crate::client::Client;
 use crate::error::FlightError;
 use crate::lease_header::{MemberLeaseId, format_lease_header};
-use crate::random::random_bytes;
 use crate::tls::ClientTls;
-use crate::transport::{Address, ConnectionSecurity, Token, TransportOptions};
+use crate::transport::{Address, ConnectionSecurity, TransportOptions};
+use godwit_auth::Token;
+use godwit_auth::random_bytes;
 
 /// Interval between two probes of the same member.
 const PROBE_INTERVAL: Duration = Duration::from_millis(400);

@@ -15,12 +15,12 @@ use tonic::Status;
 
 use super::response_body::{ResponseBody, attach_permit, http_response};
 use super::{DataPlane, OUT_OF_SCOPE, ServerState};
-use crate::auth::Authenticator;
 use crate::call_type::CallType;
 use crate::metrics::RejectionReason;
 use crate::socket_handle::SocketHandle;
 use crate::transport::Address;
 use crate::web::{ResponsePrincipal, WebBody, text_response};
+use godwit_auth::Authenticator;
 
 /// Maximum size of the body of an HTTP request, bytes; sufficient for a list of thousands of regions.
 const MAX_BODY_BYTES: usize = 1 << 20;

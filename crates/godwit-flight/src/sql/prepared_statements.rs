@@ -9,7 +9,7 @@ use arrow_schema::SchemaRef;
 use godwit_dataset::Principal;
 use tonic::Status;
 
-use crate::random::random_bytes;
+use godwit_auth::random_bytes;
 
 /// Maximum number of prepared statements of all principals together.
 const MAX_PREPARED_STATEMENTS: usize = 4096;

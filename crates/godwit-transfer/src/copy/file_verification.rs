@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::stream_task::{Direction, StreamEvent};
 use crate::abort_on_drop::AbortOnDropTask;
-use crate::blake3_tree::BlockHash;
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::control_client::ControlClient;
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
-use crate::ranges::RangeSet;
 use crate::server_errors::{error_from_status, is_transient, is_unknown_session};
-use crate::transfer_session::{FileId, SessionEvent};
+use godwit_transfer_session::blake3_tree::BlockHash;
+use godwit_transfer_session::ranges::RangeSet;
+use godwit_transfer_session::{FileId, SessionEvent};
 
 /// The outcome of the verification of a file.
 enum VerificationOutcome {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::CopyOptions;
-use crate::blake3_tree::block_count;
 use crate::control_client::ControlClient;
 use crate::copy_events::{CopyEvent, CopyObserver};
 use crate::copy_plan::{CopyItem, base_name};
@@ -16,7 +15,8 @@ use crate::error::TransferError;
 use crate::file_listing::{Entry, LinkPolicy};
 use crate::location::{Location, RemoteLocation};
 use crate::selection::split_glob;
-use crate::transfer_session::SourceSet;
+use godwit_transfer_session::SourceSet;
+use godwit_transfer_session::blake3_tree::block_count;
 
 /// Longest time for retries of a call to a server if a copy has several servers.
 const MIRROR_RETRY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use crate::file_receiver::has_target_or_journal;
 use crate::location::Location;
 use crate::selection::split_glob;
 use crate::tcp_tuning::{self, SendOptions};
-use crate::transfer_session::StreamId;
+use godwit_transfer_session::StreamId;
 
 /// The source of which blocks are requested before its list of entries is known.
 #[derive(Clone, Debug)]

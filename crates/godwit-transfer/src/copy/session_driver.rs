@@ -14,7 +14,6 @@ use super::file_verification::{FileVerification, HashPrefetch, HashSource};
 use super::stream_task::{BlockRequest, Direction, RequestRanges, StreamEvent, StreamEventSender, StreamTask};
 use super::{CopyOperation, PendingConnections};
 use crate::abort_on_drop::AbortOnDropTask;
-use crate::blake3_tree::{BlockHash, block_byte_range, file_hash};
 use crate::block_reader::{BlockHashCache, SourceRange};
 use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_plan::CopyItem;
@@ -24,7 +23,8 @@ use crate::file_listing::EntryFailure;
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
 use crate::server_errors::is_unknown_session;
 use crate::tcp_tuning::{SendOptions, connection_tcp_info};
-use crate::transfer_session::{
+use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, file_hash};
+use godwit_transfer_session::{
     BlockRange, FileId, FileWork, RequestId, SessionAction, SessionEvent, SessionOptions, SourceSet, StreamId,
     TransferSession,
 };

@@ -12,7 +12,7 @@ use super::{CopyOptions, RelayRoute};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::control_client::ControlClient;
 use crate::tcp_tuning;
-use crate::transfer_session::StreamId;
+use godwit_transfer_session::StreamId;
 
 /// A connection, and the download of the blocks that were requested over it in advance.
 pub(crate) struct StreamConnection {

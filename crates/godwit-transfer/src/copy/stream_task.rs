@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 
 use super::prefetch::PrefetchDownload;
 use super::speculative_connections::StreamConnection;
-use crate::blake3_tree::BlockHash;
 use crate::block_reader::{BlockHashCache, BlockReader, ReadFailures, SourceRange};
 use crate::blocking::run_blocking;
 use crate::copy_protocol::{
@@ -22,7 +21,8 @@ use crate::error::TransferError;
 use crate::file_receiver::{BlockOutcomes, FileReceiver};
 use crate::server_errors::{error_from_status, is_storage_full, is_transient, is_unknown_session, is_unknown_token};
 use crate::tcp_tuning::{self, SendOptions};
-use crate::transfer_session::{FileId, RequestId, SessionEvent, StreamId};
+use godwit_transfer_session::blake3_tree::BlockHash;
+use godwit_transfer_session::{FileId, RequestId, SessionEvent, StreamId};
 
 /// An event that a connection or a verification sends to the driver.
 pub(crate) enum StreamEvent {

@@ -7,8 +7,8 @@ use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch, UInt32A
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use crate::blake3_tree::{BLOCK_BYTES, BlockHash, block_count, hash_block};
 use crate::error::TransferError;
+use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, block_count, hash_block};
 
 /// Arrow schema of the batches in which blocks are sent.
 pub(crate) static BLOCK_SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {

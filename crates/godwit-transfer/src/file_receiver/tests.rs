@@ -1,8 +1,8 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
-use crate::blake3_tree::BLOCK_BYTES;
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange};
+use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
 
 /// A source file of three blocks, and the path to which it is copied.
 struct TransferFixture {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use godwit_dataset::Principal;
 
 use super::lock;
-use crate::blake3_tree::block_count;
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{FileReceiver, IncomingFile};
 use crate::random_id::random_id;
+use godwit_transfer_session::blake3_tree::block_count;
 
 /// Idle time after which a session may be removed; this happens when another session starts. The journals of its files
 /// stay.

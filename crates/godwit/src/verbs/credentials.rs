@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use godwit_auth::Token;
 use godwit_cli::cli::AccessArgs;
 use godwit_cli::failure::{Exit, Failure};
 use godwit_cli::log::{log_event, log_message};
 use godwit_flight::pool::{Pool, PoolNotice, WaitOptions};
-use godwit_flight::{Address, Client, Code, FlightError, Token, TransportOptions};
+use godwit_flight::{Address, Client, Code, FlightError, TransportOptions};
 use godwit_transfer::Credentials;
 use godwit_transfer::location::{Location, RemoteLocation};
 use serde_json::json;

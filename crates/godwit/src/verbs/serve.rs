@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use godwit_auth::{Authenticator, Identities};
 use godwit_cli::cli::{ServeArgs, TokenArgs};
 use godwit_cli::failure::{Exit, Failure, print};
 use godwit_dataset::web::WebService;
@@ -21,8 +22,7 @@ use godwit_dataset::{Authorizer, Principal};
 use godwit_delta::ReferenceStore;
 use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
 use godwit_flight::{
-    Address, Authenticator, CallLimits, DatasetService, DatasetServiceOptions, FileService, Identities, Server,
-    SqlEngine, TransportOptions,
+    Address, CallLimits, DatasetService, DatasetServiceOptions, FileService, Server, SqlEngine, TransportOptions,
 };
 use godwit_query::{ProcessSqlEngine, StatementLimits, StatementProcessOptions};
 use godwit_rules::PolicyStore;
@@ -357,7 +357,7 @@ pub fn create_token(args: &TokenArgs) -> Result<(), Failure> {
             format!("{:?} is not a valid name: it must not be empty, start with # or contain white space", args.name),
         ));
     }
-    let token = godwit_flight::Token::random();
+    let token = godwit_auth::Token::random();
     append_private_line(&args.tokens, &Identities::format_line(&args.name, &token))?;
     print(&format!("{}\n", token.as_str()))
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_auth::{Authenticator, Identities, ReloadHandle, TokenIssuer};
 use godwit_cli::cli::{KeySource, ServeArgs};
 use godwit_cli::failure::{Exit, Failure};
 use godwit_cli::log::{log_message, log_warning};
 use godwit_dataset::{AccessLog, AccessRecord};
 use godwit_files::FileStamp;
-use godwit_flight::{Authenticator, Identities, ReloadHandle, ServerTls, TokenIssuer};
+use godwit_flight::ServerTls;
 
 use super::key_fetch;
 use super::visa_file::VisaFile;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_auth::VisaIssuer;
 use godwit_cli::cli::KeySource;
 use godwit_cli::failure::{Exit, Failure};
-use godwit_flight::VisaIssuer;
 use serde::Deserialize;
 
 use super::authentication::read_file;

@@ -18,7 +18,7 @@ pub type BlockHash = [u8; blake3::OUT_LEN];
 /// # Examples
 ///
 /// ```
-/// use godwit_transfer::blake3_tree::{BLOCK_BYTES, block_count};
+/// use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 ///
 /// assert_eq!(block_count(0), 1);
 /// assert_eq!(block_count(BLOCK_BYTES), 1);
@@ -33,7 +33,7 @@ pub fn block_count(size_bytes: u64) -> u64 {
 /// # Examples
 ///
 /// ```
-/// use godwit_transfer::blake3_tree::block_byte_range;
+/// use godwit_transfer_session::blake3_tree::block_byte_range;
 ///
 /// assert_eq!(block_byte_range(0, 300_000), (0, 262_144));
 /// assert_eq!(block_byte_range(1, 300_000), (262_144, 300_000));
@@ -48,7 +48,7 @@ pub fn block_byte_range(block: u64, size_bytes: u64) -> (u64, u64) {
 /// # Examples
 ///
 /// ```
-/// use godwit_transfer::blake3_tree::{BLOCK_BYTES, hash_block};
+/// use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, hash_block};
 ///
 /// let size_bytes = 2 * BLOCK_BYTES;
 /// let mut data = vec![b'A'; BLOCK_BYTES as usize];
@@ -72,7 +72,7 @@ pub fn hash_block(data: &[u8], block: u64, size_bytes: u64) -> BlockHash {
 /// # Examples
 ///
 /// ```
-/// use godwit_transfer::blake3_tree::{BLOCK_BYTES, file_hash, hash_block};
+/// use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, file_hash, hash_block};
 ///
 /// let data = vec![b'A'; 600_000];
 /// let size_bytes = data.len() as u64;

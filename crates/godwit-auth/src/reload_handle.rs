@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// # Examples
 ///
 /// ```
-/// use godwit_flight::ReloadHandle;
+/// use godwit_auth::ReloadHandle;
 ///
 /// let handle = ReloadHandle::<String>::new("first certificate".to_owned());
 /// let handle_of_server = handle.clone();

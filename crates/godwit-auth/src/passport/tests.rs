@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use super::super::jwt::tests::{NOW, Signer, encode};
-use super::super::jwt::{SUBJECT_CLAIM, TokenIssuer};
 use super::*;
+use crate::token_issuer::tests::{NOW, Signer, encode};
+use crate::token_issuer::{SUBJECT_CLAIM, TokenIssuer};
 
 const KEYS: &str = "https://visas.example.org/jwks";
 const SOURCE: &str = "https://ega-archive.org/dacs/EGAC00000000001";

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::*;
 
-pub(in crate::auth) const NOW: f64 = 1_800_000_000.0;
+pub(crate) const NOW: f64 = 1_800_000_000.0;
 
 /// Encodes bytes as URL-safe Base64 (RFC 4648 §5) without padding.
-pub(in crate::auth) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
     for three in bytes.chunks(3) {
@@ -19,14 +19,14 @@ pub(in crate::auth) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-pub(in crate::auth) struct Signer {
+pub(crate) struct Signer {
     edwards: Ed25519KeyPair,
     curve: EcdsaKeyPair,
     random: SystemRandom,
 }
 
 impl Signer {
-    pub(in crate::auth) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let random = SystemRandom::new();
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
         let edwards = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap();
@@ -35,7 +35,7 @@ impl Signer {
         Self { edwards, curve, random }
     }
 
-    pub(in crate::auth) fn keys(&self) -> String {
+    pub(crate) fn keys(&self) -> String {
         let point = self.curve.public_key().as_ref();
         json!({ "keys": [
             { "kty": "OKP", "crv": "Ed25519", "kid": "e", "x": encode(self.edwards.public_key().as_ref()) },
@@ -46,7 +46,7 @@ impl Signer {
         .to_string()
     }
 
-    pub(in crate::auth) fn token(&self, header: &Value, claims: &Value) -> Vec<u8> {
+    pub(crate) fn token(&self, header: &Value, claims: &Value) -> Vec<u8> {
         let signed = format!("{}.{}", encode(header.to_string().as_bytes()), encode(claims.to_string().as_bytes()));
         let signature = match header["alg"].as_str() {
             Some("ES256") => self.curve.sign(&self.random, signed.as_bytes()).unwrap().as_ref().to_vec(),
@@ -166,7 +166,7 @@ fn the_key_determines_the_algorithm_and_never_the_token() {
     }
     let stranger = Signer::new().token(&json!({ "alg": "EdDSA", "kid": "e" }), &claims());
     assert!(issuer(&signer).verify_at(&stranger, NOW).is_none());
-    for nonsense in ["..", "a.b.c", "", "eyJ.eyJ.", &format!("{}..", "A".repeat(MAX_TOKEN_BYTES))] {
+    for nonsense in ["..", "a.b.c", "", "eyJ.eyJ.", &format!("{}..", "A".repeat(crate::key_set::MAX_TOKEN_BYTES))] {
         assert!(issuer(&signer).verify_at(nonsense.as_bytes(), NOW).is_none());
     }
 }

@@ -35,7 +35,7 @@ pub struct Session {
 impl Session {
     /// Issues a session for a principal with a token from the list of identities or a JSON Web Token. `None` for other
     /// credentials, which the client continues to use.
-    pub(crate) fn issue(principal: &Principal) -> Option<Self> {
+    pub fn issue(principal: &Principal) -> Option<Self> {
         let longest = now_unix_s() + SESSION_LIFETIME.as_secs();
         let (token_hash, expires_unix_s) = match principal.extension::<Credential>()? {
             Credential::Token(hash) => (hash.as_bytes().to_vec(), longest),
@@ -50,7 +50,7 @@ impl Session {
     }
 
     /// Encodes and signs the session as a token.
-    pub(crate) fn to_token(&self, key: &TicketKey) -> String {
+    pub fn to_token(&self, key: &TicketKey) -> String {
         let body = self.encode_to_vec();
         let mac = key.mac(SESSION_PREFIX, &body);
         format!(
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Returns the session in a token if this key signed the token and the session has not expired.
-    pub(crate) fn verify_token(token: &[u8], key: &TicketKey) -> Option<Self> {
+    pub fn verify_token(token: &[u8], key: &TicketKey) -> Option<Self> {
         let bytes = decode_base64(token.strip_prefix(SESSION_PREFIX)?)?;
         let (mac, body) = bytes.split_first_chunk::<{ blake3::OUT_LEN }>()?;
         // `blake3::Hash` compares in constant time, which prevents timing attacks.
@@ -87,7 +87,7 @@ mod tests {
     use super::super::{Authenticator, Identities};
     use super::*;
     use crate::reload_handle::ReloadHandle;
-    use crate::transport::Token;
+    use crate::token::Token;
 
     fn key() -> TicketKey {
         TicketKey::new(b"a secret of thirty-two characters")
@@ -131,11 +131,13 @@ mod tests {
         assert!(
             Session::verify_token(token.as_bytes(), &TicketKey::new(b"another secret, also of 32 letters")).is_none()
         );
-        let late = Session::issue(&Principal::named("alice").with_extension(Credential::Jwt(1))).unwrap();
+        let mut late = Session::issue(&Principal::named("alice").with_extension(Credential::Jwt(1))).unwrap();
         assert!(Session::verify_token(late.to_token(&key()).as_bytes(), &key()).is_none(), "it has ended");
         // A ticket that the same key signed is not accepted as a session.
-        let claim = crate::tickets::TicketClaims::new(&Principal::named("alice"), SESSION_LIFETIME).sign(&key());
-        let dressed = [SESSION_PREFIX, encode_base64_url(&claim[4..]).as_bytes()].concat();
+        late.expires_unix_s = u64::MAX;
+        let body = late.encode_to_vec();
+        let ticket = [key().ticket_mac(&body).as_bytes(), &body[..]].concat();
+        let dressed = [SESSION_PREFIX, encode_base64_url(&ticket).as_bytes()].concat();
         assert!(Session::verify_token(&dressed, &key()).is_none());
     }
 }

@@ -16,7 +16,7 @@ pub type RequestId = u64;
 /// # Examples
 ///
 /// ```
-/// use godwit_transfer::transfer_session::SourceSet;
+/// use godwit_transfer_session::SourceSet;
 ///
 /// let sources = SourceSet::only(0).with_source(2);
 /// assert!(sources.contains(2) && !sources.contains(1));
@@ -198,9 +198,9 @@ pub enum SessionEvent {
 /// ```
 /// use std::time::Duration;
 ///
-/// use godwit_transfer::ranges::RangeSet;
-/// use godwit_transfer::transfer_session::{FileWork, SessionAction, SessionEvent, SessionOptions};
-/// use godwit_transfer::transfer_session::{SourceSet, TransferSession};
+/// use godwit_transfer_session::ranges::RangeSet;
+/// use godwit_transfer_session::{FileWork, SessionAction, SessionEvent, SessionOptions};
+/// use godwit_transfer_session::{SourceSet, TransferSession};
 ///
 /// let file = FileWork { size_bytes: 4096, missing: RangeSet::from_range(0, 1), sources: SourceSet::only(0) };
 /// let options = SessionOptions { streams: 1, ..SessionOptions::default() };

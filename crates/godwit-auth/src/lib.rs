@@ -4,10 +4,15 @@
 //! stores only the BLAKE3 hash of each token. A slow, salted hash is not needed, because tokens are long and random and
 //! cannot be guessed.
 
-mod jwt;
+mod key_set;
 mod passport;
+mod random;
+mod reload_handle;
 mod ring_provider;
 mod session;
+mod ticket_key;
+mod token;
+mod token_issuer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +21,14 @@ use godwit_dataset::{AuthError, Principal, decode_base64};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use crate::reload_handle::ReloadHandle;
-use crate::transport::Token;
-
-pub use jwt::{KeySetError, SUBJECT_CLAIM, TokenIssuer};
+pub use key_set::KeySetError;
 pub use passport::VisaIssuer;
+pub use random::random_bytes;
+pub use reload_handle::ReloadHandle;
 pub use session::Session;
+pub use ticket_key::{TicketKey, now_unix_s};
+pub use token::Token;
+pub use token_issuer::{SUBJECT_CLAIM, TokenIssuer};
 
 /// The kind of credential by which a principal was authenticated, as an extension of the principal. A principal without
 /// it was identified by a token that all clients share, or by another component.
@@ -69,7 +76,7 @@ impl Identities {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{Identities, IdentityError, Token};
+    /// use godwit_auth::{Identities, IdentityError, Token};
     ///
     /// let text = format!("# analysts\n{}", Identities::format_line("alice", &Token::random()));
     /// assert!(!Identities::parse(&text)?.is_empty());
@@ -103,7 +110,7 @@ impl Identities {
     fn authenticate(&self, token: &[u8]) -> Option<Principal> {
         match &self.issuer {
             Some(issuer) if TokenIssuer::is_jwt(token) => {
-                let jwt::VerifiedToken { name, visas, expires_unix_s } = issuer.verify(token)?;
+                let token_issuer::VerifiedToken { name, visas, expires_unix_s } = issuer.verify(token)?;
                 Some(Principal::named(&name).with_visas(visas).with_extension(Credential::Jwt(expires_unix_s)))
             }
             _ => {
@@ -133,7 +140,7 @@ impl Identities {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{Identities, Token};
+    /// use godwit_auth::{Identities, Token};
     ///
     /// let token = Token::new("t0ken-of-alice").ok_or("the token has other characters")?;
     /// let hash = blake3::hash(b"t0ken-of-alice").to_hex();
@@ -155,9 +162,9 @@ impl Identities {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::sync::Arc;
 /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
-/// # use godwit_flight::{Address, Client, ConnectionSecurity, DatasetService};
-/// # use godwit_flight::{DatasetServiceOptions, Server, TransportOptions};
-/// use godwit_flight::{Authenticator, Identities, ReloadHandle, Token};
+/// # use godwit_auth::{Address, Client, ConnectionSecurity, DatasetService};
+/// # use godwit_auth::{DatasetServiceOptions, Server, TransportOptions};
+/// use godwit_auth::{Authenticator, Identities, ReloadHandle, Token};
 ///
 /// # #[derive(Debug)]
 /// # struct NoDatasets;
@@ -207,7 +214,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`AuthError::Unauthenticated`] if the token is missing or wrong.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
+    pub fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
         let refused = || AuthError::unauthenticated("the token is missing or wrong");
         let header = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
         match self {
@@ -229,19 +236,19 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`AuthError::Unauthenticated`] if the credential is not accepted any more.
-    pub(crate) fn authenticate_session(&self, session: &Session) -> Result<Principal, AuthError> {
+    pub fn authenticate_session(&self, session: &Session) -> Result<Principal, AuthError> {
         let vouches = matches!(self, Self::Identities(identities) if identities.get().accepts_session(session));
         vouches.then(|| session.to_principal()).ok_or_else(|| AuthError::unauthenticated("the session has ended"))
     }
 }
 
 /// Returns the bearer token or the Basic password in the headers; `None` if there is none.
-pub(crate) fn request_token(headers: &HeaderMap) -> Option<Vec<u8>> {
+pub fn request_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     headers.get(AUTHORIZATION).and_then(|header| parse_authorization(header.as_bytes())).map(|(_, token)| token)
 }
 
 /// Returns the token in the headers if it is a bearer token; `None` for a Basic password.
-pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Vec<u8>> {
+pub fn bearer_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     let (name, token) = headers.get(AUTHORIZATION).and_then(|header| parse_authorization(header.as_bytes()))?;
     name.is_none().then_some(token)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::ranges::RangeSet;
+/// use godwit_transfer_session::ranges::RangeSet;
 ///
 /// let blocks = RangeSet::from(vec![(8, 12), (0, 3), (3, 4)]);
 /// assert_eq!(blocks.iter().collect::<Vec<_>>(), [(0, 4), (8, 12)]);
@@ -75,7 +75,7 @@ impl RangeSet {
     /// # Examples
     ///
     /// ```
-    /// use godwit_transfer::ranges::RangeSet;
+    /// use godwit_transfer_session::ranges::RangeSet;
     ///
     /// let mut written = RangeSet::from_range(0, 4);
     /// written.insert(6, 8);
@@ -103,7 +103,7 @@ impl RangeSet {
     /// # Examples
     ///
     /// ```
-    /// use godwit_transfer::ranges::RangeSet;
+    /// use godwit_transfer_session::ranges::RangeSet;
     ///
     /// let mut missing = RangeSet::from_range(0, 10);
     /// missing.remove(4, 6);
@@ -134,7 +134,7 @@ impl RangeSet {
     /// # Examples
     ///
     /// ```
-    /// use godwit_transfer::ranges::RangeSet;
+    /// use godwit_transfer_session::ranges::RangeSet;
     ///
     /// let mut unrequested = RangeSet::from(vec![(0, 6), (8, 9)]);
     /// assert_eq!(unrequested.take_first(4), Some((0, 4)));
@@ -154,7 +154,7 @@ impl RangeSet {
     /// # Examples
     ///
     /// ```
-    /// use godwit_transfer::ranges::RangeSet;
+    /// use godwit_transfer_session::ranges::RangeSet;
     ///
     /// let written = RangeSet::from(vec![(0, 3), (5, 8)]);
     /// assert_eq!(written.gaps(10), RangeSet::from(vec![(3, 5), (8, 10)]));

@@ -11,7 +11,7 @@ use godwit_dataset::{Visa, percent_decode};
 use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value};
 
-use super::jwt::{KeySet, KeySetError, unverified_header, valid_until};
+use crate::key_set::{KeySet, KeySetError, unverified_header, valid_until};
 
 /// The value of the JWT header field `typ` in a passport.
 pub(super) const PASSPORT_TYPE: &str = "vnd.ga4gh.passport+jwt";
@@ -52,7 +52,7 @@ impl VisaIssuer {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{KeySetError, SUBJECT_CLAIM, TokenIssuer, VisaIssuer};
+    /// use godwit_auth::{KeySetError, SUBJECT_CLAIM, TokenIssuer, VisaIssuer};
     ///
     /// let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
     /// let jwks_url = "https://visas.example.org/jwks";

@@ -10,6 +10,8 @@
 //! twice in a row. If a source verifies a file and finds blocks that differ, they are requested only from this source,
 //! as long as it is available.
 
+pub mod blake3_tree;
+pub mod ranges;
 mod request_scheduler;
 mod session_events;
 

@@ -1,32 +1,25 @@
-//! JSON Web Tokens (RFC 7519) that an external issuer signed, verified by the public keys of the issuer (RFC 7517).
+//! The signatures of JSON Web Tokens (RFC 7519), verified by the public keys of the issuer (RFC 7517).
 //!
 //! RS256, ES256 and EdDSA are supported (RFC 7518 §3.1, RFC 8037). The type of the key determines the algorithm. A
 //! token that names another algorithm, or that is not signed, is rejected.
 
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use godwit_dataset::Visa;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, Header, Validation};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::passport::{PASSPORT_TYPE, VisaIssuer, valid_visas};
-use super::ring_provider;
+use crate::ring_provider;
 
 /// Accepted difference between the clocks of issuer and server, seconds.
 const CLOCK_LEEWAY_S: f64 = 60.0;
 /// Maximum length of a token, bytes. Tokens with many claims have a few thousand bytes.
-const MAX_TOKEN_BYTES: usize = 16 << 10;
+pub(super) const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Minimum length of the modulus of an RSA key, bytes (RFC 7518 §3.3).
 const MIN_RSA_MODULUS_BYTES: usize = 256;
 /// Length of an uncompressed point of the curve P-256, bytes (SEC 1 §2.3.3).
 const P256_POINT_BYTES: usize = 65;
 /// Length of an Ed25519 public key, bytes (RFC 8032 §5.1.5).
 const ED25519_POINT_BYTES: usize = 32;
-/// The JWT claim that by default contains the name of the principal.
-pub const SUBJECT_CLAIM: &str = "sub";
 
 /// The error for a JSON Web Key Set that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,36 +33,6 @@ pub enum KeySetError {
     /// The key set contains no key for a supported algorithm.
     #[error("the key set has no key for RS256, ES256 or EdDSA")]
     NoUsableKey,
-}
-
-/// An issuer of JSON Web Tokens, such as a login server, whose tokens are accepted.
-#[derive(Clone)]
-pub struct TokenIssuer {
-    keys: KeySet,
-    name: String,
-    audience: String,
-    claim: String,
-    /// Issuers whose visas are accepted in passports of this issuer. Empty: tokens of this issuer are not passports.
-    visas: Arc<[VisaIssuer]>,
-}
-
-impl std::fmt::Debug for TokenIssuer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenIssuer")
-            .field("name", &self.name)
-            .field("keys", &self.keys.0.len())
-            .finish_non_exhaustive()
-    }
-}
-
-/// The verified content of a JSON Web Token.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct VerifiedToken {
-    pub(super) name: Arc<str>,
-    /// The valid visas in the token.
-    pub(super) visas: Vec<Visa>,
-    /// Time at which the token or the first of its visas expires, seconds since 1970.
-    pub(super) expires_unix_s: u64,
 }
 
 /// The public keys of an issuer for verifying signatures.
@@ -123,6 +86,11 @@ impl KeySet {
         if keys.is_empty() { Err(KeySetError::NoUsableKey) } else { Ok(Self(keys)) }
     }
 
+    /// Returns the number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Verifies the signature of a token by one of these keys and returns its claims. The caller must check the claims.
     pub(super) fn verified_claims(&self, token: &[u8], header: &Header) -> Option<Map<String, Value>> {
         // Reject tokens with critical extensions, which are not supported (RFC 7515 §4.1.11).
@@ -156,81 +124,3 @@ pub(super) fn valid_until(claims: &Map<String, Value>, now_unix_s: f64) -> Optio
     let end = time("exp").filter(|end| now_unix_s < end + CLOCK_LEEWAY_S)?;
     time("nbf").is_none_or(|start| start - CLOCK_LEEWAY_S <= now_unix_s).then_some((end + CLOCK_LEEWAY_S) as u64)
 }
-
-impl TokenIssuer {
-    /// Creates an issuer from its JSON Web Key Set. Tokens must contain `name` as issuer and `audience` as audience;
-    /// `claim` is the claim with the name of the principal.
-    ///
-    /// # Errors
-    /// [`KeySetError`] if the key set is malformed or contains no usable key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_flight::{Identities, KeySetError, SUBJECT_CLAIM, TokenIssuer};
-    ///
-    /// let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
-    /// let issuer = TokenIssuer::new(keys, "https://login.example.org", "godwit", SUBJECT_CLAIM)?;
-    /// let identities = Identities::default().with_issuer(issuer);
-    /// assert!(!identities.is_empty());
-    ///
-    /// // A shared secret is not a public key.
-    /// let secret = r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#;
-    /// let rejected = TokenIssuer::new(secret, "https://login.example.org", "godwit", SUBJECT_CLAIM);
-    /// assert_eq!(rejected.unwrap_err(), KeySetError::NoUsableKey);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn new(keys: &str, name: &str, audience: &str, claim: &str) -> Result<Self, KeySetError> {
-        let (name, audience, claim) = (name.to_owned(), audience.to_owned(), claim.to_owned());
-        Ok(Self { keys: KeySet::parse(keys)?, name, audience, claim, visas: Arc::default() })
-    }
-
-    /// Returns the issuer with support for GA4GH passports that contain visas of these issuers.
-    #[must_use]
-    pub fn with_visas(self, visas: Vec<VisaIssuer>) -> Self {
-        Self { visas: visas.into(), ..self }
-    }
-
-    /// Returns whether a token has the form of a JSON Web Token. Does not verify the signature.
-    pub(super) fn is_jwt(token: &[u8]) -> bool {
-        token.iter().filter(|byte| **byte == b'.').count() == 2
-    }
-
-    /// Verifies signature, issuer, audience and expiry of a token, and returns its content; `None` if the token is not
-    /// valid.
-    pub(super) fn verify(&self, token: &[u8]) -> Option<VerifiedToken> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        self.verify_at(token, now.as_secs_f64())
-    }
-
-    pub(super) fn verify_at(&self, token: &[u8], now_unix_s: f64) -> Option<VerifiedToken> {
-        let header = unverified_header(token)?;
-        let claims = self.keys.verified_claims(token, &header)?;
-        let mut expires_unix_s = valid_until(&claims, now_unix_s)?;
-        let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        let for_audience = match claims.get("aud") {
-            Some(Value::String(audience)) => *audience == self.audience,
-            Some(Value::Array(several)) => several.iter().any(|one| one.as_str() == Some(&self.audience)),
-            // A passport may omit the audience (GA4GH AAI OIDC Profile 1.2, "Passport Payload").
-            None => !self.visas.is_empty() && header.typ.as_deref() == Some(PASSPORT_TYPE),
-            Some(_) => false,
-        };
-        let name = text(&self.claim).filter(|name| is_valid_name(name))?;
-        if !for_audience || text("iss") != Some(&self.name) {
-            return None;
-        }
-        let visas = valid_visas(&claims, &self.visas, now_unix_s);
-        expires_unix_s = visas.iter().map(|visa| visa.expires_unix_s).fold(expires_unix_s, u64::min);
-        Some(VerifiedToken { name: Arc::from(name), visas, expires_unix_s })
-    }
-}
-
-/// Returns whether a name is valid as the name of a principal, as `godwit token` defines it.
-fn is_valid_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains(|character: char| character.is_whitespace() || character.is_control())
-}
-
-#[cfg(test)]
-pub(super) mod tests;

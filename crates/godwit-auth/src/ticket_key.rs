@@ -19,7 +19,7 @@ impl TicketKey {
     }
 
     /// Returns the message authentication code (MAC) of a ticket.
-    pub(crate) fn ticket_mac(&self, body: &[u8]) -> blake3::Hash {
+    pub fn ticket_mac(&self, body: &[u8]) -> blake3::Hash {
         blake3::keyed_hash(&self.0, body)
     }
 
@@ -31,6 +31,6 @@ impl TicketKey {
 }
 
 /// Returns the seconds since 1970.
-pub(crate) fn now_unix_s() -> u64 {
+pub fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
