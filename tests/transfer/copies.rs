@@ -113,6 +113,9 @@ fn an_encrypted_server_is_copied_from_with_a_token() {
     let copy = |words: &[&str]| godwit().args(["copy", &from, path_text(&mine.join("f"))]).args(words).run();
     copy(&["--ca", path_text(&certificate)]).assert_rejected(&[6], &["token"]);
     copy(&["--token-file", path_text(&token)]).assert_rejected(&[6], &["certificate"]);
+    let unencrypted = format!("grpc+tcp://{}/f", served.address);
+    let rejected = godwit().args(["copy", &unencrypted, path_text(&mine.join("f"))]).run();
+    rejected.assert_rejected(&[6], &["only TLS", "grpc+tls://"]);
     let told = copy(&["--ca", path_text(&certificate), "--token-file", path_text(&token), "--mode", "fast"]);
     assert!(told.status.success(), "{}", told.describe());
     assert!(fs::read(mine.join("f")).expect("it is there") == pseudorandom_bytes(3_000_000));

@@ -8,6 +8,8 @@ mod response_messages;
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use arrow_array::RecordBatch;
@@ -50,6 +52,8 @@ pub struct Client {
     socket_handle: SocketHandle,
     /// The lease of the pool that selected this server; calls report the lease to the server.
     lease_id: Option<MemberLeaseId>,
+    /// Whether the server answered with an alert of TLS, because it accepts no connections without it.
+    tls_alert: Arc<AtomicBool>,
 }
 
 /// The body of a request: queued messages, and the unsent bytes of a message that is longer than one HTTP/2 frame.
@@ -119,8 +123,9 @@ impl Client {
         let owner = SocketOwner::new(socket.tcp_fd());
         let socket_handle = owner.handle();
         let builder = configure_http2!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), options);
+        let tls_alert = Arc::<AtomicBool>::default();
         let (requests, connection) = builder
-            .handshake(TokioIo::new(socket.into_framed()))
+            .handshake(TokioIo::new(socket.into_framed(tls_alert.clone())))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // This task ignores an error of the connection: every open call on the connection returns the error.
@@ -136,7 +141,7 @@ impl Client {
                 }
             }
         });
-        Ok(Self { requests, peer, token: security.token, options, socket_handle, lease_id: None })
+        Ok(Self { requests, peer, token: security.token, options, socket_handle, lease_id: None, tls_alert })
     }
 
     /// Returns a client for the same connection whose calls carry the lease of a pool.
@@ -324,7 +329,10 @@ impl Client {
             context.insert_into(request.headers_mut());
         }
         let mut requests = self.requests.clone();
-        let broken = |source| FlightError::Connection { peer: self.peer.clone(), source };
+        let broken = |source| match self.tls_alert.load(Ordering::Relaxed) {
+            true => FlightError::TlsRequired { address: self.peer.clone() },
+            false => FlightError::Connection { peer: self.peer.clone(), source },
+        };
         poll_fn(|context| requests.poll_ready(context)).await.map_err(broken)?;
         requests.send_request(request).await.map_err(broken)
     }

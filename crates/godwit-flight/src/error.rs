@@ -42,6 +42,12 @@ pub enum FlightError {
         #[source]
         source: std::io::Error,
     },
+    /// The server accepts only TLS, and the client connected without it.
+    #[error("the server at {address} accepts only TLS; name it as grpc+tls:// in place of grpc+tcp://")]
+    TlsRequired {
+        /// Address of the server.
+        address: String,
+    },
     /// The server could not bind its address.
     #[error("cannot listen on {address}; choose another address, or stop the process that uses it")]
     Listen {
@@ -136,6 +142,7 @@ impl From<FlightError> for Status {
             FlightError::Checksum { .. } => Self::data_loss(error.to_string()),
             FlightError::Connect { .. }
             | FlightError::UntrustedCertificate { .. }
+            | FlightError::TlsRequired { .. }
             | FlightError::Listen { .. }
             | FlightError::Connection { .. }
             | FlightError::Io { .. }

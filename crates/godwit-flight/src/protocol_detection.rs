@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
@@ -90,7 +91,7 @@ pub(crate) async fn detect_protocol(mut socket: Socket) -> io::Result<(RewindSoc
         }
     };
     // The preface is complete; all further bytes of HTTP/2 are frames.
-    let socket = if spoken == HttpVersion::Http2 { socket.into_framed() } else { socket };
+    let socket = if spoken == HttpVersion::Http2 { socket.into_framed(Arc::default()) } else { socket };
     Ok((RewindSocket { socket, prefix, unread: 0..count }, spoken))
 }
 

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -326,16 +328,24 @@ impl Socket {
 
     /// Makes an unencrypted TCP connection wake its reader once per HTTP/2 frame; the next received byte must start a
     /// frame. Leaves TLS connections unchanged, whose frames are encrypted, and Unix sockets, which do not support
-    /// this.
-    pub(crate) fn into_framed(self) -> Self {
+    /// this. Sets `tls_alert` if the first received bytes are an alert of TLS.
+    pub(crate) fn into_framed(self, tls_alert: Arc<AtomicBool>) -> Self {
         match self {
-            Self::Tcp(stream) => {
-                Self::TcpFramed(FramedTcpStream { stream, frame_tracker: FrameTracker::default(), wake_bytes: 1 })
-            }
+            Self::Tcp(stream) => Self::TcpFramed(FramedTcpStream {
+                stream,
+                frame_tracker: FrameTracker::default(),
+                wake_bytes: 1,
+                has_received: false,
+                tls_alert,
+            }),
             other => other,
         }
     }
 }
+
+/// The beginning of an alert of TLS: its record type and the major version (RFC 8446 §5.1). As a frame of HTTP/2 it would
+/// be longer than any server sends.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// A TCP connection whose reader sleeps until a frame is complete.
 #[derive(Debug)]
@@ -344,13 +354,21 @@ pub(crate) struct FramedTcpStream {
     frame_tracker: FrameTracker,
     /// Number of received bytes at which the kernel wakes the reader.
     wake_bytes: usize,
+    has_received: bool,
+    /// Set if the first received bytes are an alert of TLS.
+    tls_alert: Arc<AtomicBool>,
 }
 
 impl FramedTcpStream {
     fn poll_read(&mut self, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = space.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, space);
-        self.frame_tracker.advance(&space.filled()[before..]);
+        let received = &space.filled()[before..];
+        if !self.has_received && !received.is_empty() {
+            self.has_received = true;
+            self.tls_alert.store(received.starts_with(&TLS_ALERT), Ordering::Relaxed);
+        }
+        self.frame_tracker.advance(received);
         if polled.is_pending() {
             let wanted = self.frame_tracker.missing_bytes().clamp(1, MAX_WAKE_BYTES);
             if wanted != self.wake_bytes {

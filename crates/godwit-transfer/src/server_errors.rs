@@ -20,7 +20,7 @@ pub(crate) fn is_transient(error: &FlightError) -> bool {
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal
             )
         }
-        FlightError::Listen { .. } | FlightError::UntrustedCertificate { .. } => false,
+        FlightError::Listen { .. } | FlightError::UntrustedCertificate { .. } | FlightError::TlsRequired { .. } => false,
     }
 }
 
