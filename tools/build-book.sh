@@ -14,6 +14,7 @@ options=()
 case "${1:-}" in
     "") ;;
     --rustdoc)
+        rm -rf "$target/doc"
         RUSTDOCFLAGS="-D warnings" cargo doc --locked --profile ci --workspace --lib --no-deps
         options=(--rustdoc "$target/doc")
         ;;
