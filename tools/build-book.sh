@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the spelling of the repository, builds the documentation as a book in target/book, and checks the links of the book.
+# Checks the spelling of the repository and the generated reference of the Python package, builds the documentation as a book in
+# target/book, and checks the links of the book.
 #
 #   tools/build-book.sh [--rustdoc]
 #
@@ -26,4 +27,5 @@ esac
 
 python=$(tools/python-packages.sh book tools/book-requirements.txt)
 "$(dirname "$python")/typos" --format brief
+"$python" tools/write_python_reference.py --check
 exec "$python" tools/build_book.py "$target/book" "${options[@]}"
