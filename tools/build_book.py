@@ -59,7 +59,9 @@ def contents_text(pages, rustdoc):
     text = re.sub(r"\]\(([^)]+)\)", lambda link: f"]({os.path.normpath('docs/' + link[1])})", CONTENTS.read_text())
     listed = {START_PAGE, *linked_files(CONTENTS)}
     others = [page for page in pages if page.suffix == ".md" and page not in listed]
-    lines = [f"- [{title(page)}]({page.relative_to(ROOT)})" for page in sorted(others)]
+    titles = [title(page) for page in others]
+    names = {page: name if titles.count(name) == 1 else f"{name} ({page.stem})" for page, name in zip(others, titles, strict=True)}
+    lines = [f"- [{names[page]}]({page.relative_to(ROOT)})" for page in sorted(others)]
     crates = ["- [Library crates](crates.md)"] if rustdoc else []
     text = text.replace("# Summary\n", f"# Summary\n\n[{title(START_PAGE)}](README.md)\n", 1)
     return "\n".join([text, "# Project and measurements", "", *crates, *lines, ""])
