@@ -20,6 +20,8 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONTENTS = ROOT / "docs/SUMMARY.md"
 START_PAGE = ROOT / "README.md"
+# Its table of crates has a row for each, with its purpose.
+ARCHITECTURE = ROOT / "docs/architecture.md"
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^)\s]+)|^\[[^\]]+\]: (\S+)|(?:src|srcset|href)=\"([^\"]+)\"", re.MULTILINE)
@@ -78,8 +80,9 @@ def write_source(source, rustdoc):
     shutil.copyfile(ROOT / "docs/book.toml", source / "book.toml")
     (source / "src/SUMMARY.md").write_text(contents_text(files, rustdoc))
     if rustdoc:
-        crates = sorted(page.parent.name for page in rustdoc.glob("godwit_*/index.html"))
-        lines = [f"- [{crate.replace('_', '-')}](rustdoc/{crate}/index.html)" for crate in crates]
+        crates = re.findall(r"^\| `(godwit[a-z0-9-]*)` \| ([^|]+) \|", ARCHITECTURE.read_text(), re.MULTILINE)
+        pages = {crate: rustdoc / crate.replace("-", "_") / "index.html" for crate, _ in crates}
+        lines = [f"- [{crate}](rustdoc/{pages[crate].relative_to(rustdoc)}): {purpose}" for crate, purpose in crates if pages[crate].exists()]
         (source / "src/crates.md").write_text("\n".join(["# Library crates", "", *lines, ""]))
 
 

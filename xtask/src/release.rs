@@ -198,6 +198,10 @@ fn install(release: &Release, options: &Options, programs: &[String], prefix: &s
     install.args(["--no-build", "--profile", &options.profile, "--prefix", prefix]).env("DESTDIR", &destination);
     output_text(&mut install)?;
     let installed = destination.join(prefix.trim_start_matches('/'));
+    let reported = output_text(release.command(installed.join("bin/godwit")).arg("--version"))?;
+    if reported != format!("godwit {}", release.version) {
+        bail!("the built program is {reported}, but the version is {}; build it, without --no-build", release.version);
+    }
     let binaries = programs.iter().map(|name| installed.join("bin").join(name));
     run_command(release.command("strip").arg("--strip-unneeded").args(binaries))?;
     fs::write(installed.join("share/doc/godwit/third-party-licenses.txt"), licenses)?;
