@@ -156,6 +156,29 @@ fn nf_core_finds_only_that_the_modules_name_no_container() {
     assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
+#[test]
+#[ignore = "nf-test is in no registry that the tests install from; with nf-test on the PATH: cargo test --profile ci -p godwit-tests --test e2e -- --ignored nf_test"]
+fn nf_test_passes_for_every_module() {
+    needs!("bash", "bwa", "bcftools", "java", "mvn", "nf-test");
+    let demo = DemoFiles::cached();
+    let directory = demo.working_directory("nf-test");
+    write_nextflow_launcher(&directory);
+    // The demo's files under the names of nf-core's test data.
+    let script = "cp -r \"$0\" modules
+        data=data/genomics/sarscov2
+        mkdir -p $data/genome $data/illumina/fastq $data/illumina/bam
+        cp ref.fa $data/genome/genome.fasta
+        head -n 20 ref.fa >$data/genome/transcriptome.fasta
+        for mate in 1 2; do cp reads_L001_R$mate.fastq.gz $data/illumina/fastq/test_$mate.fastq.gz; done
+        for ending in bam bam.bai; do cp \"$1/S.$ending\" $data/illumina/bam/test.paired_end.sorted.$ending; done
+        export NFT_TEST_DATA=$PWD/data/
+        cd modules && exec nf-test test --ci";
+    let mut bash = shell(&directory, script);
+    let run = run_checked(bash.arg(repository().join("integrations/nextflow")).arg(demo.directory.join("out")));
+    let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(printed.contains("Executed 9 tests"), "{printed}");
+}
+
 /// Returns a working directory with the page's Snakefile, and what its search needs.
 fn snakemake_directory(demo: &DemoFiles, label: &str) -> PathBuf {
     let directory = demo.working_directory(label);

@@ -1,7 +1,7 @@
 //! `cargo xtask release`: checks that the tree can be released, and builds what is shipped.
 //!
 //! In: a checkout, and programs that cargo builds or has built. Out: a directory with a tarball, a Debian package, a wheel,
-//! a container image, a bill of materials and checksums. With the same programs and the same date, two runs write the same
+//! a container image, the book of the documentation, a bill of materials and checksums. With the same programs and the same date, two runs write the same
 //! bytes. The date is `SOURCE_DATE_EPOCH`, or that of the last commit.
 
 use std::env;
@@ -25,11 +25,11 @@ Checks versions, changelog, licenses and advisories, and writes what is shipped 
   --profile NAME  the profile of cargo that the programs are built with (release)
   --no-build      package programs that are built already
   --unreleased    accept a version whose section of the changelog has no date yet
-  --skip STEP     do not perform a step: licenses, advisories, tarball, deb, wheel, image
+  --skip STEP     do not perform a step: licenses, advisories, tarball, deb, wheel, book, image
   --cut VERSION   write a new version, with the date of today, to all files that contain it";
 
 /// The names that `--skip` accepts.
-const STEPS: [&str; 6] = ["licenses", "advisories", "tarball", "deb", "wheel", "image"];
+const STEPS: [&str; 7] = ["licenses", "advisories", "tarball", "deb", "wheel", "book", "image"];
 
 /// A parsed command line.
 struct Options {
@@ -168,6 +168,9 @@ fn write_files(release: &Release, options: &Options, programs: &[String]) -> Res
         let prefix = install(release, options, programs, "/usr", &licenses)?;
         files.push(debian_package::write(release, &prefix)?);
     }
+    if options.performs("book") {
+        files.push(write_book(release)?);
+    }
     if options.performs("image") {
         files.push(container_image::write(release)?);
     }
@@ -195,6 +198,10 @@ fn install(release: &Release, options: &Options, programs: &[String], prefix: &s
     install.args(["--no-build", "--profile", &options.profile, "--prefix", prefix]).env("DESTDIR", &destination);
     output_text(&mut install)?;
     let installed = destination.join(prefix.trim_start_matches('/'));
+    let reported = output_text(release.command(installed.join("bin/godwit")).arg("--version"))?;
+    if reported != format!("godwit {}", release.version) {
+        bail!("the built program is {reported}, but the version is {}; build it, without --no-build", release.version);
+    }
     let binaries = programs.iter().map(|name| installed.join("bin").join(name));
     run_command(release.command("strip").arg("--strip-unneeded").args(binaries))?;
     fs::write(installed.join("share/doc/godwit/third-party-licenses.txt"), licenses)?;
@@ -203,11 +210,22 @@ fn install(release: &Release, options: &Options, programs: &[String], prefix: &s
 
 /// Packs a prefix as `godwit-VERSION-linux-x86_64.tar.gz`, below a directory of that name.
 fn write_tarball(release: &Release, installed: &Path) -> Result<String> {
-    let name = format!("godwit-{}-linux-x86_64", release.version);
-    let unpacked = release.scratch.join("tarball").join(&name);
-    copy_directory(installed, &unpacked)?;
+    write_archive(release, installed, &format!("godwit-{}-linux-x86_64", release.version))
+}
+
+/// Packs the documentation as a book, with that of the library crates, as `godwit-VERSION-book.tar.gz`.
+fn write_book(release: &Release) -> Result<String> {
+    run_command(release.command(release.root.join("tools/build-book.sh")).arg("--rustdoc"))?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| release.root.join("target"), PathBuf::from);
+    write_archive(release, &target.join("book"), &format!("godwit-{}-book", release.version))
+}
+
+/// Packs a directory as `NAME.tar.gz`, below a directory `NAME`; returns the name of the file.
+fn write_archive(release: &Release, directory: &Path, name: &str) -> Result<String> {
+    let unpacked = release.scratch.join("unpacked");
+    copy_directory(directory, &unpacked.join(name))?;
     let packed = release.scratch.join("packed.tar");
-    pack_directory(release, &release.scratch.join("tarball"), &[&name], &packed)?;
+    pack_directory(release, &unpacked, &[name], &packed)?;
     run_command(release.command("gzip").args(["-9", "--no-name"]).arg(&packed))?;
     fs::rename(release.scratch.join("packed.tar.gz"), release.file(&format!("{name}.tar.gz")))?;
     Ok(format!("{name}.tar.gz"))

@@ -31,15 +31,22 @@ pub fn report_missing_verb() -> Failure {
 /// Error message of a command line without a verb.
 const NO_VERB: &str = "no verb was given; see godwit --help";
 
-/// Returns the error message of clap without its usage, as a single line.
+/// Returns the error message of clap without its usage, as a single line that names the help of the verb.
 fn clap_summary(text: &str) -> String {
     let shown_lines =
         text.lines().map_while(|line| (!line.starts_with("Usage:") && !line.starts_with("For more")).then_some(line));
     let shown_lines: Vec<&str> = shown_lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     match shown_lines.join(" ").strip_prefix("error: ") {
-        Some(message) => format!("{message}; see godwit --help"),
+        Some(message) => format!("{message}; see {} --help", command_of_usage(text)),
         None => NO_VERB.into(),
     }
+}
+
+/// Returns the program and the verb of the usage in an error message of clap, such as `godwit bench flight`.
+fn command_of_usage(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("godwit");
+    let is_verb = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    usage.split(' ').take_while(is_verb).collect::<Vec<_>>().join(" ")
 }
 
 /// A line to print on stderr.
@@ -157,10 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn missing_arguments_are_named_on_one_line() {
-        let text = "error: the following required arguments were not provided:\n  --out <DIR>\n  --sample <NAME>\n\nUsage: x\n";
-        let expected =
-            "the following required arguments were not provided: --out <DIR> --sample <NAME>; see godwit --help";
-        assert_eq!(clap_summary(text), expected);
+    fn missing_arguments_are_named_on_one_line_with_the_help_of_the_verb() {
+        let missing = "the following required arguments were not provided:";
+        let text = format!("error: {missing}\n  --out <DIR>\n  --sample <NAME>\n\nUsage: godwit align --out <DIR>\n");
+        let expected = format!("{missing} --out <DIR> --sample <NAME>; see godwit align --help");
+        assert_eq!(clap_summary(&text), expected);
+        let unknown = "error: unrecognized subcommand 'version'\n\nUsage: godwit [OPTIONS] <COMMAND>\n";
+        assert_eq!(clap_summary(unknown), "unrecognized subcommand 'version'; see godwit --help");
     }
 }

@@ -79,9 +79,7 @@ pub(super) fn cut(root: &Path, version: &str) -> Result<()> {
         write(root, file, &format!("{start}{version}{end}"))?;
     }
     run_command(crate::cargo::command().current_dir(root).args(["update", "--workspace", "--offline"]))?;
-    println!(
-        "release: version {version} of {today}; check the sentences on the version in README.md and CHANGELOG.md, then commit"
-    );
+    println!("release: version {version} of {today}; run ./check, commit, and tag the commit v{version}");
     Ok(())
 }
 

@@ -24,6 +24,6 @@ process GODWIT_INDEX {
 
     stub:
     """
-    touch ${fasta}.fai
+    touch ${fasta}.fai ${fasta}.amb ${fasta}.ann ${fasta}.bwt ${fasta}.pac ${fasta}.sa ${fasta}.bwt.2bit.64
     """
 }
