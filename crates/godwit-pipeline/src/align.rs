@@ -36,7 +36,9 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::python_step::PythonStep;
 use crate::read_groups::ReadGroups;
-use crate::reduce::{BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs};
+use crate::reduce::{
+    BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs, check_known_sites,
+};
 use crate::reference;
 use crate::report_publication::{ReportDestination, publish_report};
 use crate::scratch::create_private_directory;
@@ -325,7 +327,11 @@ fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, O
     outputs.check_recipients()?;
     check_distinct_files(&inputs, &outputs.paths())?;
     outputs.check_names(&[options.out.join("run.json"), options.out.join("report.html")])?;
-    if options.job.metrics || options.formats.contains(&Format::Cram) {
+    if let Some(recalibration) = &options.job.recalibration {
+        check_known_sites(&recalibration.known_sites)?;
+    }
+    let reads_reference = options.job.metrics || options.job.recalibration.is_some();
+    if reads_reference || options.formats.contains(&Format::Cram) {
         reference::check_access(&options.reference)?;
     }
     Ok((inputs, outputs))
@@ -333,6 +339,10 @@ fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, O
 
 fn inspect_inputs(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
+    let known_sites = options.job.recalibration.iter().flat_map(|recalibration| &recalibration.known_sites);
+    for sites in known_sites {
+        inputs.push(InputFile::inspect("the known sites", sites)?);
+    }
     for file in options.lanes.iter().flatten() {
         inputs.push(InputFile::inspect("the file of reads", file)?);
     }

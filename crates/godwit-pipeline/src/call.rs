@@ -55,7 +55,7 @@ pub use cluster_messages::CallTask;
 pub use cluster_worker::run_call_worker;
 pub(crate) use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller_setup as check_caller};
 pub(crate) use fingerprint::sizes_and_checksums;
-pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};
+pub use recalibrate::{RecalibrateOptions, RecalibrationEngine, RecalibrationReport, recalibrate};
 use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
 pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};

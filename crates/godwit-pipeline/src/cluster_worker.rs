@@ -215,6 +215,8 @@ fn process_commands(
                 AlignCommand::RankRecords { part, records } => {
                     drop(to_write.send(write_threads::PartTask::Rank(part, records)));
                 }
+                AlignCommand::CountBases { part } => drop(to_write.send(write_threads::PartTask::Count(part))),
+                AlignCommand::BasesCounted => write_threads::prepare_recalibration(shared, &writing)?,
                 AlignCommand::WritePart { part } => drop(to_write.send(write_threads::PartTask::Build(part))),
                 AlignCommand::PlacePart { part, offset } => {
                     drop(to_write.send(write_threads::PartTask::CopyToFiles(part, offset)))

@@ -54,14 +54,15 @@ pub use godwit_engines::caller::CallerChoice;
 pub use godwit_haplotypes as haplotypes;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
+pub use godwit_recalibrate::QualityOptions;
 
 pub use align::align_plan::{PlannedWorkers, plan_align};
 pub use align::{AlignOptions, ReadsOptions, align};
 pub use align_and_call::{AlignAndCallReport, align_and_call, check_calling};
 pub use align_messages::AlignTask;
 pub use call::{
-    CallOptions, CallReport, CallTask, CallWorkerReport, GridReport, RecalibrateOptions, RecalibrationReport,
-    RegionReport, SLICE_RECORDS, ScannedReference, call, is_call_running, recalibrate, run_call_worker,
+    CallOptions, CallReport, CallTask, CallWorkerReport, GridReport, RecalibrateOptions, RecalibrationEngine,
+    RecalibrationReport, RegionReport, ScannedReference, call, is_call_running, recalibrate, run_call_worker,
 };
 pub use cluster_worker::run_align_worker;
 pub use compare::{
@@ -86,7 +87,7 @@ pub use marking::{DuplicatePolicy, MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{ALL_SAMPLES, Event, NullObserver, Observer, SampleState, WorkflowStep};
 pub use python_step::{PythonStep, PythonStepOptions};
-pub use reduce::Format;
+pub use reduce::{Format, RecalibrationOptions};
 pub use reference::{IndexOptions, build_index, current_index};
 pub use unfinished_job::{UnfinishedJob, UnfinishedJobError, unfinished_output_name};
 pub use variant_table::write_variants;

@@ -25,11 +25,12 @@ use godwit_engines::variant_filter::TrainingResource;
 use godwit_files::check_available;
 use godwit_model::PloidyTable;
 use godwit_model::message_with_causes;
+use godwit_recalibrate::QualityOptions;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
 use crate::align_and_call::{add_calling_report, align_with_calling};
 use crate::call::{
-    CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, find_index, recalibrate, report_path,
+    CallOptions, RecalibrateOptions, RecalibrationEngine, ScannedReference, call, find_index, recalibrate, report_path,
 };
 use crate::error::{ErrorKind, PipelineError};
 use crate::filtering::{FilterOptions, filter};
@@ -511,7 +512,9 @@ impl<'w> WorkflowJob<'w> {
             reads,
             known_sites: options.known_sites.clone(),
             out,
-            slice_records: SLICE_RECORDS,
+            engine: RecalibrationEngine::default(),
+            quality: QualityOptions::default(),
+            slice_records: None,
             threads: options.job.threads,
             memory_bytes: None,
             gatk_memory_bytes: options.caller_memory_bytes,

@@ -64,7 +64,7 @@ pub use pack::{
 };
 pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 pub use query::QueryArgs;
-pub use recalibrate::RecalibrateArgs;
+pub use recalibrate::{QualityArgs, RecalibrateArgs};
 pub use resource_help::RESOURCE_OPTIONS;
 pub use run::RunArgs;
 pub use score::ScoreArgs;
@@ -152,7 +152,7 @@ pub enum Verb {
         after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz"
     )]
     Call(Box<CallArgs>),
-    /// Recalibrate base qualities with GATK, with the table and qualities of a single run of GATK
+    /// Recalibrate base qualities, with the table and qualities of GATK
     #[command(
         mut_args(resource_help::recalibrate),
         after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"

@@ -142,6 +142,7 @@ impl CommonArgs {
             optical_distance: marking.optical_distance,
             marking: marking.marking_options(),
             python_step: None,
+            recalibration: None,
             recipients: Vec::new(),
             metrics,
             command: command_line(&self.configured_flags),

@@ -6,6 +6,7 @@
 //! the output.
 
 mod head_resume;
+mod part_stages;
 mod reads_spool;
 mod stages;
 
@@ -77,6 +78,8 @@ pub(super) struct AlignHead<'r> {
     /// The partitions of the genome. Like `write_task`, they are also sent to each worker that joins later.
     genome_plan: Option<GenomePlan>,
     write_task: Option<WriteTask>,
+    /// True if workers can download the report of base qualities.
+    bases_are_counted: bool,
     exchange_report: ExchangeReport,
 }
 
@@ -150,6 +153,7 @@ impl<'r> AlignHead<'r> {
             recalled_workers: BTreeSet::new(),
             genome_plan: Self::resumed_genome_plan(job_directory),
             write_task: None,
+            bases_are_counted: false,
             exchange_report: ExchangeReport::default(),
         })
     }
@@ -301,6 +305,9 @@ impl<'r> AlignHead<'r> {
         }
         if let Some(task) = &self.write_task {
             self.worker_pool.send_command(worker, &AlignCommand::DuplicatesDecided(Box::new(task.clone())));
+        }
+        if self.bases_are_counted {
+            self.worker_pool.send_command(worker, &AlignCommand::BasesCounted);
         }
         self.apply_event(LedgerEvent::WorkerJoined { worker, writers });
         Ok(())
