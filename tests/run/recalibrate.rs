@@ -1,4 +1,5 @@
-//! `godwit recalibrate`: its table and its qualities equal those of a single run of GATK over the whole genome.
+//! `godwit recalibrate` and `godwit align --recalibrate`: table and qualities equal those of a single run of GATK over the
+//! whole genome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,44 +33,148 @@ fn recalibrate(cohort: &Cohort, known: &Path, out: &Path) -> GodwitCommand {
     command.env("GODWIT_GATK", gatk::jar_directory()).arg("--reads").arg(cohort.directory.join("ada"))
 }
 
+/// Runs BaseRecalibrator and ApplyBQSR of GATK over a whole file, and returns its table and its BAM.
+fn run_gatk(cohort: &Cohort, bam: &Path, known: &Path, directory: &Path) -> [PathBuf; 2] {
+    cohort.make_dictionary();
+    let (table, whole) = (directory.join("whole.table"), directory.join("whole.bam"));
+    let mut command = gatk::gatk_command("BaseRecalibrator");
+    command.arg("-R").arg(&cohort.reference).arg("-I").arg(bam).arg("--known-sites").arg(known);
+    run_checked(command.arg("-O").arg(&table));
+    let mut command = gatk::gatk_command("ApplyBQSR");
+    command.arg("-R").arg(&cohort.reference).arg("-I").arg(bam).arg("-bqsr").arg(&table);
+    run_checked(command.arg("-O").arg(&whole));
+    [table, whole]
+}
+
+fn view(bam: &Path) -> Vec<u8> {
+    Tool::require("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout
+}
+
+/// Returns the records of a BAM with sorted tags: GATK sorts them.
+fn records_with_sorted_tags(bam: &Path) -> Vec<String> {
+    let sorted = |line: &str| {
+        let mut fields: Vec<&str> = line.split('\t').collect();
+        fields[11..].sort_unstable();
+        fields.join("\t")
+    };
+    String::from_utf8(view(bam)).expect("SAM is text").lines().map(sorted).collect()
+}
+
+#[track_caller]
+fn assert_same_table(found: &Path, expected: &Path) {
+    let tables = [found, expected].map(|path| fs::read_to_string(path).expect("a table"));
+    assert!(tables[0].contains("RecalTable2") && tables[0] == tables[1], "the tables differ");
+}
+
 #[test]
 fn table_and_qualities_are_those_of_one_run_of_gatk() {
     needs!("samtools", "bgzip", "tabix");
     needs_gatk!();
     let cohort = Cohort::cached();
-    cohort.make_dictionary();
     let directory = scratch::directory("recalibrated");
     let known = write_known_sites(cohort, &directory);
     let [bam, ..] = cohort.bams();
-    let (table, whole) = (directory.join("whole.table"), directory.join("whole.bam"));
-    let mut command = gatk::gatk_command("BaseRecalibrator");
-    command.arg("-R").arg(&cohort.reference).arg("-I").arg(&bam).arg("--known-sites").arg(&known);
-    run_checked(command.arg("-O").arg(&table));
-    let mut command = gatk::gatk_command("ApplyBQSR");
-    command.arg("-R").arg(&cohort.reference).arg("-I").arg(&bam).arg("-bqsr").arg(&table);
-    run_checked(command.arg("-O").arg(&whole));
-    let out = directory.join("ada.bam");
-    let run = recalibrate(cohort, &known, &out).args(["--slice-records", "3000", "--threads", "2", "--memory", "2G"]);
-    run.run_ok();
-
-    let tables = [&table, &directory.join("ada.recal.table")].map(|path| fs::read_to_string(path).expect("a table"));
-    assert!(tables[0].contains("RecalTable2") && tables[0] == tables[1], "the tables differ");
-    let records = |bam: &Path| Tool::require("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout;
-    let (found, expected) = (records(&out), records(&whole));
-    assert!(expected != records(&bam), "recalibration changed nothing, so nothing is shown");
-    assert!(found == expected, "the records differ");
-    Tool::require("samtools").run(["quickcheck".as_ref(), out.as_os_str()]);
+    let [table, whole] = run_gatk(cohort, &bam, &known, &directory);
+    let expected = records_with_sorted_tags(&whole);
+    assert!(expected != records_with_sorted_tags(&bam), "recalibration changed nothing, so nothing is shown");
     let count = |bam: &Path| {
         let region = ["view".as_ref(), "-c".as_ref(), bam.as_os_str(), "chr1:9000-31000".as_ref()];
         Tool::require("samtools").run(region).stdout
     };
-    assert_eq!(count(&out), count(&whole), "the index finds other records");
-    let verified = godwit().arg("verify").arg(&out).run_ok();
-    assert!(verified.stdout.contains("records"), "{}", verified.describe());
+    for words in [
+        &["--threads", "1"][..],
+        &["--threads", "2", "--slice-records", "700"],
+        &["--threads", "4", "--slice-records", "3000"],
+        &["--engine", "gatk", "--slice-records", "3000", "--threads", "2", "--memory", "2G"],
+    ] {
+        let out = scratch::directory("recalibrated").join("ada.bam");
+        recalibrate(cohort, &known, &out).args(words).run_ok();
+        assert_same_table(&out.with_extension("recal.table"), &table);
+        assert!(records_with_sorted_tags(&out) == expected, "the records differ with {words:?}");
+        Tool::require("samtools").run(["quickcheck".as_ref(), out.as_os_str()]);
+        assert_eq!(count(&out), count(&whole), "the index finds other records");
+        let verified = godwit().arg("verify").arg(&out).run_ok();
+        assert!(verified.stdout.contains("records"), "{}", verified.describe());
+    }
     assert_invalid_options_rejected(cohort, &known, &directory);
 }
 
-/// Checks options that are rejected before GATK is started.
+#[test]
+fn an_alignment_recalibrates_as_gatk_does_afterwards() {
+    needs!("samtools", "bgzip", "tabix");
+    needs_gatk!();
+    let cohort = Cohort::cached();
+    let directory = scratch::directory("align-recalibrated");
+    let known = write_known_sites(cohort, &directory);
+    let [bam, ..] = cohort.bams();
+    let [table, whole] = run_gatk(cohort, &bam, &known, &directory);
+    let expected = records_with_sorted_tags(&whole);
+    for words in [
+        &["--threads", "1", "--partitions", "3"][..],
+        &["--threads", "2"],
+        &["--threads", "4", "--partitions", "40", "--metrics", "off"],
+        &["--on", "local", "--nodes", "1"],
+        &["--on", "local", "--nodes", "2", "--partitions", "9"],
+        &["--on", "local", "--nodes", "4", "--block-bases", "200000"],
+    ] {
+        let out = scratch::directory("align-recalibrated");
+        align(cohort, &known, &out).args(words).run_ok();
+        assert_same_table(&out.join("ada.recal.table"), &table);
+        assert!(records_with_sorted_tags(&out.join("ada.bam")) == expected, "the records differ with {words:?}");
+        godwit().arg("verify").arg(&out).run_ok();
+    }
+}
+
+/// Returns the command line that aligns the reads of the first sample and recalibrates their qualities.
+fn align(cohort: &Cohort, known: &Path, out: &Path) -> GodwitCommand {
+    let reads = [1, 2].map(|mate| cohort.directory.join(format!("ada-reads_L001_R{mate}.fastq")));
+    let command = godwit().arg("align").arg("--reference").arg(&cohort.reference).arg("--reads").args(reads);
+    let command = command.args(["--sample", "ada", "--read-group", "@RG\\tID:ada\\tSM:ada\\tLB:ada\\tPL:ILLUMINA"]);
+    command.arg("--recalibrate").arg(known).arg("--out").arg(out)
+}
+
+#[test]
+fn an_alignment_gives_the_bytes_of_recalibration_afterwards() {
+    needs!("samtools", "bgzip", "tabix");
+    let cohort = Cohort::cached();
+    let directory = scratch::directory("align-and-afterwards");
+    let known = write_known_sites(cohort, &directory);
+    for words in [&[][..], &["--static-quantized-quals", "10,20,30", "--emit-original-quals"]] {
+        let (out, after) = (scratch::directory("in-the-pass"), scratch::directory("afterwards").join("ada.bam"));
+        align(cohort, &known, &out).args(words).run_ok();
+        recalibrate(cohort, &known, &after).args(words).run_ok();
+        assert_same_table(&out.join("ada.recal.table"), &after.with_extension("recal.table"));
+        assert!(view(&out.join("ada.bam")) == view(&after), "the records differ with {words:?}");
+    }
+    let out = scratch::directory("refused");
+    let without = godwit().arg("align").arg("--reference").arg(&cohort.reference).arg("--reads").arg(&known);
+    let without = without.args(["--sample", "s", "--emit-original-quals", "--out"]).arg(&out);
+    without.run().assert_rejected(&[2], &["--recalibrate"]);
+    align(cohort, &directory.join("none.vcf.gz"), &out).run().assert_rejected(&[4], &["none.vcf.gz"]);
+}
+
+#[test]
+fn a_stopped_recalibration_resumes() {
+    needs!("samtools", "bgzip", "tabix");
+    let cohort = Cohort::cached();
+    let directory = scratch::directory("stopped-own");
+    let known = write_known_sites(cohort, &directory);
+    let expected = directory.join("whole.bam");
+    recalibrate(cohort, &known, &expected).run_ok();
+    let out = directory.join("ada.bam");
+    let words = ["--slice-records", "1000", "--threads", "1", "--json"];
+    // The checkpoints of a few slices fit the limit.
+    let stopped = recalibrate(cohort, &known, &out).args(words).limit_file_size(1 << 20).run();
+    assert!(!stopped.status.success() && !out.exists(), "{}", stopped.describe());
+    let counted = stopped.stderr.matches("\"event\":\"recalibrated\"").count();
+    assert!(counted >= 1, "{}", stopped.describe());
+    let resumed = recalibrate(cohort, &known, &out).args(words).arg("--resume").run_ok();
+    assert!(resumed.stderr.contains("\"event\":\"call_resumed\""), "{}", resumed.describe());
+    assert_same_table(&out.with_extension("recal.table"), &expected.with_extension("recal.table"));
+    assert!(view(&out) == view(&expected), "the records differ");
+}
+
+/// Checks options that are rejected before any work starts.
 fn assert_invalid_options_rejected(cohort: &Cohort, known: &Path, directory: &Path) {
     let out = directory.join("refused.bam");
     let refused = |words: &[&str], known: &Path, code: i32, named: &[&str]| {
@@ -79,8 +184,8 @@ fn assert_invalid_options_rejected(cohort: &Cohort, known: &Path, directory: &Pa
     refused(&[], &directory.join("none.vcf.gz"), 4, &["none.vcf.gz"]);
     let bare = directory.join("bare.vcf.gz");
     fs::copy(known, &bare).expect("it can be copied");
-    refused(&[], &bare, 4, &["bare.vcf.gz.tbi is missing", "tabix"]);
-    refused(&["--memory", "100M"], known, 2, &["--gatk-memory"]);
+    refused(&["--engine", "gatk"], &bare, 4, &["bare.vcf.gz.tbi is missing", "tabix"]);
+    refused(&["--engine", "gatk", "--memory", "100M"], known, 2, &["--gatk-memory"]);
     let command = godwit().arg("recalibrate").arg("--reference").arg(&cohort.reference).arg("--known-sites").arg(known);
     let command = command.args(["--out", "a.sam", "--reads"]).arg(&cohort.directory);
     command.run().assert_rejected(&[2], &[".bam"]);
@@ -105,7 +210,7 @@ fn a_slice_that_fails_names_itself_and_resume_goes_on() {
     let wrapper = home.join("bin/java");
     fs::write(&wrapper, script).expect("scratch can be written to");
     Tool::require("bash").run(["-c".as_ref(), "chmod +x \"$0\"".as_ref(), wrapper.as_os_str()]);
-    let words = ["--slice-records", "5000", "--threads", "1", "--json"];
+    let words = ["--engine", "gatk", "--slice-records", "5000", "--threads", "1", "--json"];
     let stopped = recalibrate(cohort, &known, &out).args(words).env("JAVA_HOME", &home).run();
     stopped.assert_rejected(&[5], &["recalibrating records 1 to", "failed 2 times", "no qualities today"]);
     assert!(!out.exists());

@@ -24,17 +24,16 @@ use godwit_formats::fastq::LaneOptions;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{DuplicateCounts, Genome};
-use godwit_pipeline::FingerprintEntry;
-use godwit_pipeline::JobOptions;
-use godwit_pipeline::MemoryPlan;
-use godwit_pipeline::PipelineError;
 use godwit_pipeline::job_directory::JobDirectory;
 use godwit_pipeline::job_report::{ExchangeReport, InputFile, JobReport, ResumedWork, Stage, check_distinct_files};
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::python_step::PythonStep;
 use godwit_pipeline::read_groups::ReadGroups;
-use godwit_pipeline::reduce::{BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs};
+use godwit_pipeline::reduce::{
+    BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs, check_known_sites,
+};
 use godwit_pipeline::scratch::create_private_directory;
+use godwit_pipeline::{FingerprintEntry, JobOptions, MemoryPlan, PipelineError};
 
 use crate::aligner_selection::{AlignerLocation, SelectedAligner};
 use crate::aligner_threads::{records_and_keys, root_cause};
@@ -324,7 +323,11 @@ fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, O
     outputs.check_recipients()?;
     check_distinct_files(&inputs, &outputs.paths())?;
     outputs.check_names(&[options.out.join("run.json"), options.out.join("report.html")])?;
-    if options.job.metrics || options.formats.contains(&Format::Cram) {
+    if let Some(recalibration) = &options.job.recalibration {
+        check_known_sites(&recalibration.known_sites)?;
+    }
+    let reads_reference = options.job.metrics || options.job.recalibration.is_some();
+    if reads_reference || options.formats.contains(&Format::Cram) {
         reference::check_access(&options.reference)?;
     }
     Ok((inputs, outputs))
@@ -332,6 +335,10 @@ fn check_inputs_and_outputs(options: &AlignOptions) -> Result<(Vec<InputFile>, O
 
 fn inspect_inputs(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
+    let known_sites = options.job.recalibration.iter().flat_map(|recalibration| &recalibration.known_sites);
+    for sites in known_sites {
+        inputs.push(InputFile::inspect("the known sites", sites)?);
+    }
     for file in options.lanes.iter().flatten() {
         inputs.push(InputFile::inspect("the file of reads", file)?);
     }

@@ -117,6 +117,13 @@ pub(crate) enum AlignCommand {
         /// Locations of the sorted records of the part.
         records: Box<SplitPartition>,
     },
+    /// Count the base qualities of a part, for recalibration.
+    CountBases {
+        /// 0-based index of the part of the output.
+        part: usize,
+    },
+    /// The base qualities of all parts are counted. The worker downloads the report from the head.
+    BasesCounted,
     /// Write a part to the worker's own storage.
     WritePart {
         /// 0-based index of the part of the output.
@@ -224,6 +231,11 @@ pub(crate) enum AlignUpload {
         /// Number of alignment records of the part.
         records: u64,
     },
+    /// The base qualities of a part were counted. Data: the report of the counts, in GATK's format.
+    CountedPart {
+        /// 0-based index of the part of the output.
+        part: usize,
+    },
     /// A part was written to the worker's own storage. Data: the worker's report about the part, as JSON.
     WrittenPart {
         /// 0-based index of the part of the output.
@@ -266,6 +278,8 @@ pub(crate) enum AlignTicket {
     Representatives,
     /// The duplicate marks of all records; the head offers them.
     Duplicates,
+    /// The report of the base qualities of all parts, for recalibration; the head offers it.
+    RecalibrationReport,
     /// Slices of a block; the worker that stores them offers them.
     Slices {
         block: BlockId,

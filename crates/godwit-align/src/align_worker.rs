@@ -23,8 +23,7 @@ use godwit_cluster::{ConnectionError, WorkerInputSender, WorkerInputs, WorkerOpt
 use godwit_engines::aligner::AlignerInfo;
 use godwit_exchange::ShardId;
 use godwit_fleet::address::AddressChoice;
-use godwit_model::message_with_causes;
-use godwit_model::{BlockId, PartitionPlan};
+use godwit_model::{BlockId, PartitionPlan, message_with_causes};
 use godwit_pipeline::runs::{RunTable, ShardPlan, SliceLocation, SliceStore};
 use godwit_pipeline::scratch::SpillFile;
 use godwit_pipeline::{ErrorKind, PipelineError};
@@ -214,6 +213,8 @@ fn process_commands(
                 AlignCommand::RankRecords { part, records } => {
                     drop(to_write.send(write_threads::PartTask::Rank(part, records)));
                 }
+                AlignCommand::CountBases { part } => drop(to_write.send(write_threads::PartTask::Count(part))),
+                AlignCommand::BasesCounted => write_threads::prepare_recalibration(shared, &writing)?,
                 AlignCommand::WritePart { part } => drop(to_write.send(write_threads::PartTask::Build(part))),
                 AlignCommand::PlacePart { part, offset } => {
                     drop(to_write.send(write_threads::PartTask::CopyToFiles(part, offset)))

@@ -39,10 +39,6 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::reduce::Format;
 
 use crate::config::THIS_RUN_HEADING;
-pub use marking::MarkingArgs;
-pub use value_parsers::parse_rate;
-use value_parsers::{parse_aligner, parse_milliseconds, parse_size};
-
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
 pub use bench::{BenchVerb, TableFormat};
@@ -59,19 +55,21 @@ pub use copy::{CompressionName, CopyArgs};
 pub use decode_cram::DecodeCramArgs;
 pub use encryption::{KeyArgs, RecipientArgs};
 pub use filter::{FilterArgs, ResourceArgs};
+pub use marking::MarkingArgs;
 pub use pack::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
 };
 pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 pub use query::QueryArgs;
-pub use recalibrate::RecalibrateArgs;
+pub use recalibrate::{QualityArgs, RecalibrateArgs};
 pub use resource_help::RESOURCE_OPTIONS;
 pub use run::RunArgs;
 pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{KeySource, ServeArgs, TokenArgs};
-pub use startup::StartupError;
-pub use startup::with_arguments;
+pub use startup::{StartupError, with_arguments};
+pub use value_parsers::parse_rate;
+use value_parsers::{parse_aligner, parse_milliseconds, parse_size};
 pub use variant_columns::VariantsArgs;
 pub use verb_groups::{SHORT_HELP, VERB_GROUPS};
 
@@ -152,7 +150,7 @@ pub enum Verb {
         after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz"
     )]
     Call(Box<CallArgs>),
-    /// Recalibrate base qualities with GATK, with the table and qualities of a single run of GATK
+    /// Recalibrate base qualities, with the table and qualities of GATK
     #[command(
         mut_args(resource_help::recalibrate),
         after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"

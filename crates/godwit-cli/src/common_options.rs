@@ -24,6 +24,7 @@ impl CommonArgs {
             optical_distance: marking.optical_distance,
             marking: marking.marking_options(),
             python_step: None,
+            recalibration: None,
             recipients: Vec::new(),
             metrics,
             command: command_line(&self.configured_flags),

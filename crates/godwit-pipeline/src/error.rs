@@ -21,6 +21,7 @@ use godwit_formats::vcf::VcfError;
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_model::{ContigId, Genome, is_system_failure, message_with_causes};
+use godwit_recalibrate::ReadError;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
@@ -289,6 +290,9 @@ pub enum PipelineError {
     /// An error of a VCF file.
     #[error(transparent)]
     Vcf(#[from] VcfError),
+    /// A read whose base qualities cannot be recalibrated.
+    #[error("cannot recalibrate base qualities")]
+    Recalibration(#[from] ReadError),
     /// An error of a BED file.
     #[error(transparent)]
     Bed(#[from] IntervalError),
@@ -474,6 +478,8 @@ impl PipelineError {
             Self::Haplotypes(HaplotypeError::NoPath { .. }) => ErrorKind::Bug,
             Self::Haplotypes(_) => ErrorKind::Input,
             Self::Bed(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Recalibration(ReadError::Reference(_)) => ErrorKind::Machine,
+            Self::Recalibration(_) => ErrorKind::Input,
             Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => ErrorKind::Input,
             Self::Cram(_) | Self::Columns(_) => ErrorKind::Input,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => {

@@ -70,6 +70,8 @@ pub enum FingerprintKey<'k> {
     KnownSites,
     /// Number of records in a slice of the aligned reads, for base quality recalibration.
     SliceRecords,
+    /// The engine of a base quality recalibration, and the options that change the new qualities.
+    RecalibrationOptions,
     /// The VCF of variants to filter.
     Variants,
     /// Known SNPs on which variant recalibration trains.
@@ -112,6 +114,7 @@ impl FingerprintKey<'_> {
             Self::ReadsIndex => "the index of the reads",
             Self::KnownSites => "--known-sites",
             Self::SliceRecords => "--slice-records",
+            Self::RecalibrationOptions => "the options of recalibration",
             Self::Variants => "the variants",
             Self::SnpResource => "--snp-resource",
             Self::IndelResource => "--indel-resource",

@@ -8,7 +8,7 @@ use crate::error::PipelineError;
 use crate::marking::{DuplicatePolicy, MarkingOptions};
 use crate::memory::MemoryPlan;
 use crate::python_step::{PythonStep, PythonStepOptions};
-use crate::reduce::{ReduceOptions, WritingOptions};
+use crate::reduce::{RecalibrationOptions, ReduceOptions, WritingOptions};
 
 /// Options that `align` and `markdup` share.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct JobOptions {
     pub marking: MarkingOptions,
     /// A Python function that is applied between duplicate marking and writing; `None` for `markdup`.
     pub python_step: Option<PythonStepOptions>,
+    /// Recalibration of base qualities; `None` to keep the qualities of the reads.
+    pub recalibration: Option<RecalibrationOptions>,
     /// Public keys of the recipients of encrypted BAM and CRAM; empty: no encryption.
     pub recipients: Vec<PublicKey>,
     /// True to collect metrics of the written file and to write the report page.
@@ -42,6 +44,11 @@ pub struct JobOptions {
 impl JobOptions {
     /// Checks that the options do not contradict each other.
     pub fn check(&self) -> Result<(), PipelineError> {
+        if self.recalibration.is_some() && self.python_step.is_some() {
+            let problem = "--recalibrate and --step exclude each other; omit one of them, or run `godwit recalibrate` on \
+                           the output";
+            return Err(PipelineError::Options { problem: problem.to_owned() });
+        }
         self.marking.check(self.duplicates)
     }
 
@@ -68,7 +75,13 @@ impl JobOptions {
     ) -> ReduceOptions {
         let metrics = self.metrics.then(|| reference.map(Path::to_owned));
         ReduceOptions {
-            writing: WritingOptions { duplicates: self.duplicates, marking: self.marking, metrics, python_step },
+            writing: WritingOptions {
+                duplicates: self.duplicates,
+                marking: self.marking,
+                metrics,
+                python_step,
+                recalibration: self.recalibration.clone(),
+            },
             optical_distance: self.optical_distance,
             marking_command_line: self.marking_command_line(),
             partitions: self.partitions,

@@ -20,23 +20,22 @@ use std::time::{Instant, SystemTime};
 
 use godwit_align::{AlignOptions, ReadsOptions, align};
 use godwit_call::{
-    CallOptions, FilterOptions, RecalibrateOptions, SLICE_RECORDS, call, filter, find_index, recalibrate, report_path,
+    CallOptions, FilterOptions, RecalibrateOptions, RecalibrationEngine, call, filter, find_index, recalibrate,
+    report_path,
 };
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 use godwit_engines::gatk::GatkToolkit;
 use godwit_engines::variant_filter::TrainingResource;
 use godwit_files::check_available;
-use godwit_model::PloidyTable;
-use godwit_model::message_with_causes;
-use godwit_pipeline::JobOptions;
-use godwit_pipeline::host_resources;
+use godwit_model::{PloidyTable, message_with_causes};
 use godwit_pipeline::job_report::{JobReport, format_utc};
 use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use godwit_pipeline::reduce::Format;
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::create_private_directory;
-use godwit_pipeline::{ErrorKind, PipelineError};
+use godwit_pipeline::{ErrorKind, JobOptions, PipelineError, host_resources};
+use godwit_recalibrate::QualityOptions;
 
 use crate::align_and_call::{add_calling_report, align_with_calling};
 pub use remote_files::{PRIVATE_FILE_PATTERN, RemoteFiles};
@@ -510,7 +509,9 @@ impl<'w> WorkflowJob<'w> {
             reads,
             known_sites: options.known_sites.clone(),
             out,
-            slice_records: SLICE_RECORDS,
+            engine: RecalibrationEngine::default(),
+            quality: QualityOptions::default(),
+            slice_records: None,
             threads: options.job.threads,
             memory_bytes: None,
             gatk_memory_bytes: options.caller_memory_bytes,

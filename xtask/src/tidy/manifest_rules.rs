@@ -27,6 +27,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-cram", &["godwit-model", "godwit-process", "godwit-formats"]),
     ("godwit-kernels", &["godwit-model"]),
     ("godwit-haplotypes", &["godwit-model", "godwit-io", "godwit-formats"]),
+    // Counts and qualities of single records, without files.
+    ("godwit-recalibrate", &["godwit-model", "godwit-kernels"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-process", "godwit-files", "godwit-formats", "godwit-kernels"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
@@ -97,6 +99,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-cram",
             "godwit-kernels",
             "godwit-haplotypes",
+            "godwit-recalibrate",
             "godwit-engines",
             "godwit-fleet",
             "godwit-exchange",
@@ -299,6 +302,8 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-formats", &["godwit-tests"]),
     ("godwit-haplotypes", &["godwit-tests"]),
     ("godwit-io", &["godwit-tests"]),
+    // The golden reads are SAM, and their known sites VCF.
+    ("godwit-recalibrate", &["godwit-formats"]),
     // End-to-end tests use what users see: the programs and their files. Launchers start them where the command line
     // cannot.
     ("godwit-tests", &["godwit-fleet"]),

@@ -6,6 +6,7 @@
 //! the output.
 
 mod head_resume;
+mod part_stages;
 mod reads_spool;
 mod stages;
 
@@ -21,12 +22,11 @@ use godwit_engines::aligner::{AlignerInfo, BlockDependence};
 use godwit_exchange::{ShuffleAction, ShuffleEvent as LedgerEvent, ShuffleOptions, ShuffleScheduler, WorkerId};
 use godwit_fleet::Token;
 use godwit_model::{BlockId, PartitionPlan};
-use godwit_pipeline::ClusterRun;
-use godwit_pipeline::PipelineError;
 use godwit_pipeline::job_directory::JobDirectory;
 use godwit_pipeline::job_report::ExchangeReport;
 use godwit_pipeline::observer::{Observer, warning_sink};
 use godwit_pipeline::runs::ShardPlan;
+use godwit_pipeline::{ClusterRun, PipelineError};
 
 use super::header::LaneReadGroups;
 use super::{AlignInput, AlignOptions};
@@ -76,6 +76,8 @@ pub(super) struct AlignHead<'r> {
     /// The partitions of the genome. Like `write_task`, they are also sent to each worker that joins later.
     genome_plan: Option<GenomePlan>,
     write_task: Option<WriteTask>,
+    /// True if workers can download the report of base qualities.
+    bases_are_counted: bool,
     exchange_report: ExchangeReport,
 }
 
@@ -149,6 +151,7 @@ impl<'r> AlignHead<'r> {
             recalled_workers: BTreeSet::new(),
             genome_plan: Self::resumed_genome_plan(job_directory),
             write_task: None,
+            bases_are_counted: false,
             exchange_report: ExchangeReport::default(),
         })
     }
@@ -300,6 +303,9 @@ impl<'r> AlignHead<'r> {
         }
         if let Some(task) = &self.write_task {
             self.worker_pool.send_command(worker, &AlignCommand::DuplicatesDecided(Box::new(task.clone())));
+        }
+        if self.bases_are_counted {
+            self.worker_pool.send_command(worker, &AlignCommand::BasesCounted);
         }
         self.apply_event(LedgerEvent::WorkerJoined { worker, writers });
         Ok(())

@@ -5,15 +5,14 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
-use godwit_pipeline::FingerprintEntry;
-use godwit_pipeline::PipelineError;
 use godwit_pipeline::fingerprint::FingerprintKey;
 use godwit_pipeline::manifest::range_checksum;
 use godwit_pipeline::python_step::PythonStep;
+use godwit_pipeline::{FingerprintEntry, PipelineError};
 
 use super::AlignOptions;
 use super::aligner::InstalledAligner;
@@ -54,6 +53,11 @@ pub(super) fn align_fingerprint(
             let key = FingerprintKey::ReadsFile { lane, file: index };
             state(key, describe_file_prefix(path).map_err(PipelineError::file("read", path))?);
         }
+    }
+    if let Some(recalibration) = &options.job.recalibration {
+        let describe = |path: &PathBuf| file_size_or_checksum(path, false).map_err(PipelineError::file("read", path));
+        let sites = recalibration.known_sites.iter().map(describe).collect::<Result<Vec<_>, _>>()?;
+        fingerprint.push(FingerprintKey::KnownSites.fact(sites.join("; ")));
     }
     fingerprint.extend(step.map(PythonStep::fingerprint_entry));
     Ok(fingerprint)

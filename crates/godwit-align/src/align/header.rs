@@ -264,6 +264,9 @@ pub(super) fn command_line(options: &AlignOptions) -> String {
             line += &format!(" --trim-args '{}'", arguments.join(" "));
         }
     }
+    if let Some(recalibration) = &options.job.recalibration {
+        line += &recalibration.command_line();
+    }
     if let Some(step) = &options.job.python_step {
         line += &format!(" --step {}", quote_if_needed(&step.function));
     }

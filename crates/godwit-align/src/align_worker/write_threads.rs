@@ -13,14 +13,13 @@ use godwit_exchange::PerFile;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{DuplicateMarks, DuplicateSet, DuplicateSets, RecordSet, SetMember};
 use godwit_model::BlockId;
-use godwit_pipeline::DuplicatePolicy;
-use godwit_pipeline::PipelineError;
 use godwit_pipeline::read_groups::ReadGroups;
 use godwit_pipeline::reduce::{
     CompressedPart, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations, RankedPart, WritingOptions,
     rank_wanted_records,
 };
 use godwit_pipeline::runs::SplitPartition;
+use godwit_pipeline::{DuplicatePolicy, PipelineError};
 
 use super::WorkerContext;
 use crate::align_messages::{AlignTicket, AlignUpload, VerdictHeader, WriteTask, edges_to_pieces, to_buffer};
@@ -29,6 +28,8 @@ use crate::align_messages::{AlignTicket, AlignUpload, VerdictHeader, WriteTask, 
 pub(super) enum PartTask {
     /// Find the ranks of requested records in a part.
     Rank(usize, Box<SplitPartition>),
+    /// Count the base qualities of a part.
+    Count(usize),
     /// Build a part of the output.
     Build(usize),
     /// Copy a part that was built before into the output files.
@@ -55,6 +56,10 @@ struct WorkerPartBuilder<'s> {
 }
 
 impl WorkerPartBuilder<'_> {
+    fn split(&self, part: usize) -> Result<&SplitPartition, PipelineError> {
+        self.parts.get(part).ok_or_else(|| PipelineError::malformed_command(format!("unknown part {part}")))
+    }
+
     /// Builds a part, or restores it from the checkpoints of an earlier process. Also returns whether the part was
     /// restored.
     fn build_or_restore(
@@ -110,6 +115,19 @@ pub(super) fn prepare_writing<'s>(
     };
     let _ = writing.builder.set(made);
     Ok(())
+}
+
+/// Downloads the report of the base qualities of all parts, by which the builder changes qualities.
+pub(super) fn prepare_recalibration(shared: &WorkerContext, writing: &WriteState) -> Result<(), PipelineError> {
+    let Some(maker) = writing.builder.get() else {
+        return Err(PipelineError::malformed_command("the head sent base qualities before it sent the duplicates"));
+    };
+    let mut incoming = shared.connection.download_from_head(&AlignTicket::RecalibrationReport)?;
+    let mut report = Vec::new();
+    while let Some((batch, _)) = incoming.next_batch()? {
+        report.extend_from_slice(bytes_batch::batch_as_bytes(&batch));
+    }
+    maker.builder.set_recalibration_report(&String::from_utf8_lossy(&report))
 }
 
 /// Downloads the duplicate marks, unless the job does not mark duplicates. Adds the marks to `hasher`.
@@ -231,12 +249,14 @@ pub(super) fn run_write_thread(
                     ranked_records.into_iter().map(|(record, place)| [record.0, place]).collect();
                 (AlignUpload::RankedPart { part, records }, vec![to_buffer(&found)])
             }
+            PartTask::Count(part) => {
+                let maker = maker()?;
+                let report = maker.builder.count_part(maker.split(part)?, shared.cancelled)?;
+                (AlignUpload::CountedPart { part }, vec![Buffer::from_vec(report.into_bytes())])
+            }
             PartTask::Build(part) => {
                 let maker = maker()?;
-                let split = maker
-                    .parts
-                    .get(part)
-                    .ok_or_else(|| PipelineError::malformed_command(format!("unknown part {part}")))?;
+                let split = maker.split(part)?;
                 let (made, from_checkpoint) = maker.build_or_restore(shared, part, split)?;
                 let places = (made.locations, made.bytes);
                 maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);

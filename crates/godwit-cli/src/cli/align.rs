@@ -7,7 +7,9 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 
 use super::value_parsers::{parse_aligner, parse_caller, parse_kept_tag, parse_sample, parse_step};
-use super::{CallingArgs, ClusterArgs, CommonArgs, FormatName, KeyArgs, MarkingArgs, RecipientArgs, Switch};
+use super::{
+    CallingArgs, ClusterArgs, CommonArgs, FormatName, KeyArgs, MarkingArgs, QualityArgs, RecipientArgs, Switch,
+};
 use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
@@ -44,6 +46,11 @@ pub struct AlignArgs {
     pub format: Vec<FormatName>,
     #[command(flatten)]
     pub marking: MarkingArgs,
+    /// VCFs of known variants: recalibrate base qualities as GATK does; bases at these variants do not count as errors
+    #[arg(long, value_name = "VCF", num_args = 1..)]
+    pub recalibrate: Vec<PathBuf>,
+    #[command(flatten, next_help_heading = "Qualities, with --recalibrate")]
+    pub quality: QualityArgs,
     /// Bases per block: `bwa mem -K`
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub block_bases: u64,

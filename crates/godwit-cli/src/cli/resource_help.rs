@@ -59,7 +59,8 @@ pub(super) fn call(arg: Arg) -> Arg {
 }
 
 pub(super) fn recalibrate(arg: Arg) -> Arg {
-    let memory = "Memory of all GATK processes together (512M, 8G) [default: half of the host's memory]";
+    let memory =
+        "Memory of all GATK processes together, with --engine gatk (512M, 8G) [default: half of the host's memory]";
     describe(arg, CORES, memory, BESIDE_OUTPUT)
 }
 

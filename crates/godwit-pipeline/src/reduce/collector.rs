@@ -10,10 +10,10 @@ use godwit_kernels::markdup::{BlockDetails, BlockSignatures, DuplicateMarker, Du
 use godwit_model::{BlockId, Genome, PartitionPlan, RecordId, SortKey};
 use serde::{Deserialize, Serialize};
 
+use super::recalibration::RecalibrationOptions;
 use crate::error::PipelineError;
 use crate::job_directory::{BlockSummary, JobDirectory};
-use crate::marking::DuplicatePolicy;
-use crate::marking::MarkingOptions;
+use crate::marking::{DuplicatePolicy, MarkingOptions};
 use crate::memory::MemoryPlan;
 use crate::python_step::PythonStep;
 use crate::read_groups::ReadGroups;
@@ -33,6 +33,9 @@ pub struct WritingOptions {
     #[serde(default)]
     #[serde(rename = "step")]
     pub python_step: Option<PythonStep>,
+    /// Recalibration of base qualities; `None` to keep the qualities of the reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recalibration: Option<RecalibrationOptions>,
 }
 
 /// Options of the reduce phase.

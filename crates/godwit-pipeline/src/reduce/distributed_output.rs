@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -15,22 +16,26 @@ use godwit_exchange::PerFile;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::DuplicateMarks;
 use godwit_model::Genome;
+use godwit_recalibrate::{RecalibrationCounts, Recalibrator};
 use serde::{Deserialize, Serialize};
 
 use super::collector::{CollectedRuns, WritingOptions};
 use super::outputs::{OutputFiles, Outputs};
 use super::partition::{NumberedPartition, PartitionContext, PartitionSummary, write_partition};
 use super::qc::{QcJob, QcPart, QcThread, open_reference};
+use super::recalibration::{BaseRecalibration, count_partition};
 use super::sink::{ColumnFiles, PartitionedOutputs, UNFINISHED_PREFIX};
 use super::step_partition::{PythonStepJob, StepTableContext};
 use super::write::{MarkedRuns, PartitionResults, UnpublishedOutputs, create_outputs, writing_error};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartEdges, PartExtent, PartLocation, PartitionedFile, copy_part};
 use crate::read_groups::ReadGroups;
-use crate::runs::{SliceStore, SplitPartition};
+use crate::runs::{FinishedRuns, SliceStore, SplitPartition};
 
 /// Memory for the tables of a Python step in each thread of a worker, bytes.
 const STEP_TABLE_BYTES_PER_THREAD: usize = 128 << 20;
+/// Number of threads with which a worker decompresses known sites.
+const WORKER_DECOMPRESSION_THREADS: usize = 2;
 
 /// Options of a [`PartBuilder`].
 pub struct PartBuilderOptions {
@@ -81,6 +86,10 @@ pub struct PartBuilder<'s> {
     genome: Genome,
     qc: Option<QcJob>,
     step_job: Option<PythonStepJob>,
+    /// The inputs of a recalibration; `None` if base qualities are not changed.
+    recalibration: Option<BaseRecalibration>,
+    /// Changes base qualities; set when the qualities of all parts are counted.
+    recalibrator: OnceLock<Recalibrator>,
     outputs: PartitionedOutputs<'s>,
     /// The open BAM and CRAM files, which contain the parts of all workers.
     files: PerFile<Option<File>>,
@@ -153,6 +162,11 @@ impl<'s> PartBuilder<'s> {
             PythonStepJob::new(step, &header, place)
         });
         let step_job = step.transpose()?;
+        let recalibration = writing
+            .recalibration
+            .as_ref()
+            .map(|options| BaseRecalibration::open(options, &header, &genome, WORKER_DECOMPRESSION_THREADS));
+        let recalibration = recalibration.transpose()?;
         let outputs = PartitionedOutputs {
             job_directory: None,
             bam: files.bam.is_some().then(|| PartitionedFile::detached(store.spill())),
@@ -162,7 +176,60 @@ impl<'s> PartBuilder<'s> {
             arrow: arrow.map(ColumnFiles::Shared),
             step_files: None,
         };
-        Ok(Self { store, writing, read_groups, marking, genome, qc, step_job, outputs, files, path })
+        let recalibrator = OnceLock::new();
+        Ok(Self {
+            store,
+            writing,
+            read_groups,
+            marking,
+            genome,
+            qc,
+            step_job,
+            recalibration,
+            recalibrator,
+            outputs,
+            files,
+            path,
+        })
+    }
+
+    /// Counts the base qualities of a part. Returns the report of the counts; it is empty if the job does not
+    /// recalibrate.
+    ///
+    /// # Errors
+    /// [`PipelineError::Interrupted`], [`PipelineError::Recalibration`], or the error of reading the slices.
+    pub fn count_part(&self, split: &SplitPartition, cancelled: &AtomicBool) -> Result<String, PipelineError> {
+        let runs = self.store.runs(split);
+        let counts = self.recalibration.as_ref().map(|inputs| {
+            count_partition(inputs, self.partition_context(&runs), split, cancelled)
+                .map_err(|error| writing_error(error, &self.path))
+        });
+        Ok(counts.transpose()?.unwrap_or_default().to_report())
+    }
+
+    /// Sets the report of the base qualities of all parts, by which qualities are changed.
+    ///
+    /// # Errors
+    /// A [`PipelineError`] for an invalid report.
+    pub fn set_recalibration_report(&self, report: &str) -> Result<(), PipelineError> {
+        let mut counts = RecalibrationCounts::default();
+        counts.add_report(report).map_err(|error| PipelineError::malformed_command(error.to_string()))?;
+        if let Some(inputs) = &self.recalibration {
+            let _ = self.recalibrator.set(inputs.recalibrator(&counts));
+        }
+        Ok(())
+    }
+
+    fn partition_context<'c>(&'c self, runs: &'c FinishedRuns) -> PartitionContext<'c> {
+        PartitionContext {
+            runs,
+            marking: self.marking.as_ref(),
+            read_groups: &self.read_groups,
+            options: &self.writing,
+            genome: &self.genome,
+            step_job: self.step_job.as_ref(),
+            recalibrator: self.recalibrator.get(),
+        }
     }
 
     /// Compresses the part with index `at` into the spill file.
@@ -185,9 +252,7 @@ impl<'s> PartBuilder<'s> {
         cancelled: &AtomicBool,
     ) -> io::Result<CompressedPart> {
         let runs = self.store.runs(split);
-        let Self { writing, read_groups, genome, .. } = self;
-        let (marking, step_job) = (self.marking.as_ref(), self.step_job.as_ref());
-        let known = PartitionContext { runs: &runs, marking, read_groups, options: writing, genome, step_job };
+        let known = self.partition_context(&runs);
         let mut qc = self.qc.as_ref().map(QcJob::new_thread);
         let sinks = self.outputs.create_sinks(index, &self.genome)?;
         let (summary, parts) =
@@ -346,11 +411,17 @@ impl OutputAssembler<'_> {
         Ok(())
     }
 
-    /// Finishes the output files and adds indexes, counts and metrics.
+    /// Finishes the output files and adds indexes, counts and metrics. `recalibration_report`: the report of base
+    /// qualities, if they were changed.
     ///
     /// # Errors
     /// A [`PipelineError`]; [`PipelineError::CountMismatch`] if a part is missing.
-    pub fn finish(self, genome: &Genome, outputs: &Outputs) -> Result<UnpublishedOutputs, PipelineError> {
+    pub fn finish(
+        self,
+        genome: &Genome,
+        outputs: &Outputs,
+        recalibration_report: Option<String>,
+    ) -> Result<UnpublishedOutputs, PipelineError> {
         let places = self.output_paths().map_err(|error| writing_error(error, &self.stem))?;
         for directory in places.parquet.iter().chain(&places.arrow) {
             remove_unfinished(directory).map_err(|error| writing_error(error, &self.stem))?;
@@ -371,7 +442,13 @@ impl OutputAssembler<'_> {
             }
             summaries.push(summary);
         }
-        let written = PartitionResults { summaries, qc: self.qc, resumed_partitions: 0, started_at: self.started_at };
+        let written = PartitionResults {
+            summaries,
+            qc: self.qc,
+            resumed_partitions: 0,
+            recalibration_report,
+            started_at: self.started_at,
+        };
         written.into_outputs(self.marked, self.outputs, genome, outputs)
     }
 }

@@ -10,6 +10,7 @@ use godwit_formats::sam::Header;
 use godwit_io::crypt4gh::PublicKey;
 
 use super::qc;
+use super::recalibration::REPORT_SUFFIX;
 use crate::error::PipelineError;
 use crate::manifest;
 
@@ -149,7 +150,7 @@ impl Outputs {
 
     /// Returns the paths of the text outputs, such as counts and metrics.
     fn text_paths(&self) -> impl Iterator<Item = PathBuf> {
-        let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::MANIFEST_SUFFIX];
+        let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", REPORT_SUFFIX, manifest::MANIFEST_SUFFIX];
         texts.into_iter().chain(qc::METRICS_SUFFIXES).map(|suffix| self.path_with_suffix(suffix))
     }
 

@@ -9,6 +9,7 @@ use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMarks, DuplicateMode, RecordSet, SetMember};
 use godwit_kernels::sort::LoserTree;
 use godwit_model::{Genome, RawRecord, flags};
+use godwit_recalibrate::{Recalibrator, RecordBuffers};
 use serde::{Deserialize, Serialize};
 
 use super::annotate::{Annotator, DuplicateStatus};
@@ -58,17 +59,16 @@ pub(super) struct PartitionContext<'c> {
     pub(super) genome: &'c Genome,
     /// The Python step that processes records before they are written.
     pub(super) step_job: Option<&'c PythonStepJob>,
+    /// Changes the base qualities of records that are written; `None` to keep them.
+    pub(super) recalibrator: Option<&'c Recalibrator>,
 }
 
 impl<'c> PartitionContext<'c> {
-    pub(super) fn new(
-        collected: &'c CollectedRuns,
-        runs: &'c FinishedRuns,
-        genome: &'c Genome,
-        step_job: Option<&'c PythonStepJob>,
-    ) -> Self {
+    /// Creates the context of a job that does not change records.
+    pub(super) fn new(collected: &'c CollectedRuns, runs: &'c FinishedRuns, genome: &'c Genome) -> Self {
         let CollectedRuns { marking, read_groups, options, .. } = collected;
-        Self { runs, marking: marking.as_ref(), read_groups, options: &options.writing, genome, step_job }
+        let (marking, options) = (marking.as_ref(), &options.writing);
+        Self { runs, marking, read_groups, options, genome, step_job: None, recalibrator: None }
     }
 }
 
@@ -119,7 +119,8 @@ pub(super) fn write_partition<'t>(
     sinks: Vec<PartSink<'t>>,
     cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
-    let mut out = RecordWriter { sinks, qc, summary: PartitionSummary::default() };
+    let recalibration = known.recalibrator.map(|recalibrator| (recalibrator, RecordBuffers::default()));
+    let mut out = RecordWriter { sinks, qc, recalibration, summary: PartitionSummary::default() };
     let marker = match known.step_job {
         Some(step) => step.write_partition(known, part, &mut out, cancelled)?,
         None => {
@@ -221,12 +222,19 @@ impl<'c> RecordMarker<'c> {
 pub(super) struct RecordWriter<'t, 'w, 'j> {
     sinks: Vec<PartSink<'t>>,
     qc: Option<&'w mut QcThread<'j>>,
+    recalibration: Option<(&'w Recalibrator, RecordBuffers)>,
     summary: PartitionSummary,
 }
 
 impl<'t> RecordWriter<'t, '_, '_> {
     #[inline]
     pub(super) fn write(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
+        let record = match &mut self.recalibration {
+            Some((recalibrator, buffers)) => {
+                recalibrator.recalibrate(record, flag, buffers).map_err(io::Error::other)?
+            }
+            None => record,
+        };
         self.sinks.iter_mut().try_for_each(|sink| sink.write(record, flag))?;
         self.summary.contigs.count_record(record.contig(), flag & flags::UNMAPPED == 0);
         self.summary.flagstat.add(record, flag);

@@ -60,8 +60,8 @@ pub struct Qc {
     pub is_reference_compared: bool,
 }
 
-/// A reader of reference bases for the metrics kernels.
-struct ReferenceWindows {
+/// A reader of reference bases for metrics and recalibration.
+pub(super) struct ReferenceWindows {
     windows: IndexedReader,
     /// Path of the reference, for error messages.
     path: Arc<Path>,

@@ -14,6 +14,7 @@ use godwit_formats::sam::Header;
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, DuplicateSets, DuplicationMetrics, RecordSet};
 use godwit_model::{Genome, RecordId};
+use godwit_recalibrate::{ReadError, Recalibrator};
 
 use super::bam_tail::{BamTail, UnfinishedBam, WriteSlot};
 use super::collector::{CollectedRuns, Collector};
@@ -23,6 +24,7 @@ use super::parallel_partitions::for_each_partition;
 use super::partition::{NumberedPartition, PartitionContext, PartitionSummary, write_partition};
 use super::qc::{Qc, QcJob, QcThread};
 use super::ranks::{file_ranks, rank_wanted_records};
+use super::recalibration::{REPORT_SUFFIX, recalibrate_runs};
 use super::sink::{ColumnFiles, PartitionedOutputs};
 use super::step_partition::PythonStepJob;
 use crate::error::{PipelineError, PythonStepError};
@@ -119,6 +121,7 @@ impl Collector {
         observer.event(&Event::Stage { name: "writing" });
         let started_at = Instant::now();
         number_sets(&mut decided, cancelled).map_err(|error| writing_error(error, &outputs.stem))?;
+        let recalibration = recalibrate_runs(&decided, header, genome, monitor, &outputs.stem)?;
         let MarkedRuns { collected, partitions } = &decided;
         let reference = opened.reference.clone();
         let targets = create_outputs(collected, opened);
@@ -145,6 +148,7 @@ impl Collector {
             Some(runs) => {
                 let (targets, qc) = (&targets, qc.as_ref());
                 let step_job = step.as_ref();
+                let recalibrator = recalibration.as_ref().map(|recalibration| &recalibration.recalibrator);
                 PartitionJob {
                     collected,
                     runs,
@@ -153,6 +157,7 @@ impl Collector {
                     genome,
                     qc,
                     step_job,
+                    recalibrator,
                     monitor,
                     resumed_partitions,
                 }
@@ -164,6 +169,7 @@ impl Collector {
             summaries,
             qc,
             resumed_partitions: resumed_partitions.load(Ordering::Relaxed),
+            recalibration_report: recalibration.map(|recalibration| recalibration.report),
             started_at,
         };
         written.into_outputs(collected, targets, genome, outputs)
@@ -205,6 +211,8 @@ pub(super) struct PartitionResults {
     pub(super) qc: Option<QcJob>,
     /// Number of partitions that an earlier process wrote.
     pub(super) resumed_partitions: usize,
+    /// Report of the recalibration; `None` if base qualities were not changed.
+    pub(super) recalibration_report: Option<String>,
     /// Time at which writing of the outputs started.
     pub(super) started_at: Instant,
 }
@@ -218,7 +226,7 @@ impl PartitionResults {
         genome: &Genome,
         outputs: &Outputs,
     ) -> Result<UnpublishedOutputs, PipelineError> {
-        let Self { summaries, qc, resumed_partitions, started_at } = self;
+        let Self { summaries, qc, resumed_partitions, recalibration_report, started_at } = self;
         let totals = Totals::sum(&summaries);
         let expected = collected.records - totals.removed_duplicates - totals.dropped_by_step;
         if totals.flagstat.records() != expected {
@@ -227,6 +235,10 @@ impl PartitionResults {
         let mut sealed = FinishedFiles::default();
         let metrics = duplicate_metrics(collected, &summaries);
         write_counts(collected, metrics.as_ref(), &totals, genome, outputs, &mut sealed.files)?;
+        if let Some(report) = recalibration_report {
+            let path = outputs.path_with_suffix(REPORT_SUFFIX);
+            sealed.files.write_file(&path, report.as_bytes()).map_err(PipelineError::file("write", &path))?;
+        }
         let qc = qc.map(|qc| qc.finish(genome));
         if let Some(qc) = &qc {
             qc.write(&mut sealed.files, outputs)?;
@@ -284,6 +296,7 @@ struct PartitionJob<'j> {
     genome: &'j Genome,
     qc: Option<&'j QcJob>,
     step_job: Option<&'j PythonStepJob>,
+    recalibrator: Option<&'j Recalibrator>,
     monitor: JobMonitor<'j>,
     /// Number of partitions that an earlier process wrote.
     resumed_partitions: &'j AtomicUsize,
@@ -328,7 +341,12 @@ impl PartitionJob<'_> {
         split: &SplitPartition,
         mut qc: Option<&mut QcThread>,
     ) -> io::Result<(PartitionSummary, bool)> {
-        let known = PartitionContext::new(self.collected, self.runs, self.genome, self.step_job);
+        let Self { step_job, recalibrator, .. } = *self;
+        let known = PartitionContext {
+            step_job,
+            recalibrator,
+            ..PartitionContext::new(self.collected, self.runs, self.genome)
+        };
         let part = NumberedPartition { index, split };
         let kept = self.restore_partition(index)?;
         let was_kept = kept.is_some();
@@ -392,7 +410,7 @@ impl PartitionJob<'_> {
 
 /// Returns the number of threads for merging. It is lower than requested if the merges and sinks would exceed the
 /// memory that sorting has freed.
-fn merging_threads(
+pub(super) fn merging_threads(
     collected: &CollectedRuns,
     runs: &FinishedRuns,
     partitions: &[SplitPartition],
@@ -482,6 +500,10 @@ pub(super) fn writing_error(error: io::Error, path: &Path) -> PipelineError {
     };
     let error = match error.downcast::<PythonStepError>() {
         Ok(step) => return PipelineError::PythonStep(step),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<ReadError>() {
+        Ok(read) => return PipelineError::Recalibration(read),
         Err(error) => error,
     };
     match error.downcast::<CramError>() {

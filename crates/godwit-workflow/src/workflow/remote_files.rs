@@ -261,6 +261,7 @@ pub(super) mod tests {
             optical_distance: 100,
             marking: MarkingOptions::default(),
             python_step: None,
+            recalibration: None,
             recipients: Vec::new(),
             metrics: true,
             command: Vec::new(),

@@ -1,5 +1,7 @@
 //! `godwit align`: aligns, sorts and marks the reads of a sample, and optionally calls variants.
 
+use std::path::{Path, PathBuf};
+
 use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
 use godwit_call::CallOptions;
 use godwit_cli::cli::{AlignArgs, LauncherName, Switch, TrimmerName};
@@ -9,7 +11,8 @@ use godwit_pipeline::JobOptions;
 use godwit_pipeline::job_directory::has_unfinished_job;
 use godwit_pipeline::job_report::JobReport;
 use godwit_pipeline::python_step::PythonStepOptions;
-use godwit_pipeline::reduce::Format;
+use godwit_pipeline::reduce::{Format, RecalibrationOptions};
+use godwit_recalibrate::QualityOptions;
 use godwit_workflow::{align_and_call, check_calling};
 
 use super::cluster_run::{ClusterRunOptions, planned_workers};
@@ -24,6 +27,10 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     args.keys.load_keys()?;
     let recipients = args.recipients.read_keys()?;
+    if args.recalibrate.is_empty() && args.quality.options() != QualityOptions::default() {
+        let problem = "the options of recalibrated qualities require --recalibrate with known variants";
+        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+    }
     if args.call.is_some() && !recipients.is_empty() {
         let problem =
             "callers read the BAM unencrypted, so --call and --c4gh-recipient exclude each other; omit one of them";
@@ -132,11 +139,23 @@ fn align_options(args: &AlignArgs, recipients: &[PublicKey]) -> AlignOptions {
 fn job_options(args: &AlignArgs, recipients: &[PublicKey]) -> JobOptions {
     let python_step =
         args.step.clone().map(|function| PythonStepOptions { function, python_path: args.python.clone() });
+    let recalibration = (!args.recalibrate.is_empty()).then(|| RecalibrationOptions {
+        // Workers of a cluster run may have other working directories.
+        reference: absolute_path(&args.reference),
+        known_sites: args.recalibrate.iter().map(|sites| absolute_path(sites)).collect(),
+        quality: args.quality.options(),
+    });
     JobOptions {
         python_step,
+        recalibration,
         recipients: recipients.to_vec(),
         ..args.common.job_options(&args.marking, args.metrics == Switch::On)
     }
+}
+
+/// Returns the absolute path of a file; the path itself if the working directory is unknown.
+fn absolute_path(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn reads_options(args: &AlignArgs) -> ReadsOptions {

@@ -1,4 +1,4 @@
-//! `godwit recalibrate`: recalibrates base qualities with GATK.
+//! `godwit recalibrate`: recalibrates base qualities.
 
 use godwit_call::{RecalibrateOptions, recalibrate};
 use godwit_cli::cli::RecalibrateArgs;
@@ -17,6 +17,8 @@ pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
         reads: args.reads.clone(),
         known_sites: args.known_sites.clone(),
         out: args.out.clone(),
+        engine: args.engine.into(),
+        quality: args.quality.options(),
         slice_records: args.slice_records,
         threads: args.common.thread_count(),
         memory_bytes: args.common.memory,

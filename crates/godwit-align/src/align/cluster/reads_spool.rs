@@ -27,6 +27,8 @@ use crate::align_messages::{AlignTicket, VerdictHeader};
 const WRITE_BYTES: usize = 1 << 20;
 /// Number of duplicate marks in a record batch; a mark takes 8 or 16 bytes.
 const VERDICTS_PER_BATCH: usize = 1 << 17;
+/// Bytes of the report of base qualities in a record batch.
+const REPORT_BYTES_PER_BATCH: usize = 1 << 20;
 
 /// The data that workers can download from the head: reads of blocks, and later the duplicate marks.
 pub(in crate::align) struct ReadsSpool {
@@ -35,6 +37,7 @@ pub(in crate::align) struct ReadsSpool {
     retained_lanes: BTreeSet<u16>,
     representatives: OnceLock<RecordSet>,
     verdicts: OnceLock<DuplicateMarks>,
+    recalibration_report: OnceLock<String>,
     /// Number of blocks that are not assigned to a worker yet.
     waiting_blocks: Mutex<usize>,
     block_taken: Condvar,
@@ -49,6 +52,7 @@ impl ReadsSpool {
             retained_lanes,
             representatives,
             verdicts,
+            recalibration_report: OnceLock::new(),
             waiting_blocks: Mutex::default(),
             block_taken: Condvar::new(),
         }
@@ -112,6 +116,17 @@ impl ReadsSpool {
         let _ = self.verdicts.set(marking);
     }
 
+    /// Makes the report of base qualities available for download.
+    pub(super) fn set_recalibration_report(&self, report: String) {
+        let _ = self.recalibration_report.set(report);
+    }
+
+    fn recalibration_report_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
+        let report = self.recalibration_report.get().ok_or(io::ErrorKind::NotFound)?;
+        let pieces = report.as_bytes().chunks(REPORT_BYTES_PER_BATCH);
+        Ok(pieces.map(|piece| Ok((bytes_batch::batch_from_bytes(piece.to_vec()), Bytes::new()))).collect())
+    }
+
     fn representative_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
         let representatives = self.representatives.get().ok_or(io::ErrorKind::NotFound)?;
         let mut batches = Vec::new();
@@ -157,6 +172,11 @@ fn push_batches<T: bytemuck::NoUninit>(
     Ok(())
 }
 
+/// Returns a download of batches of bytes.
+fn downloaded_bytes(batches: Vec<BatchWithHeader>) -> DownloadBatches {
+    DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) }
+}
+
 impl Drop for ReadsSpool {
     fn drop(&mut self) {
         // Files that cannot be removed here are removed by the next job in the same directory.
@@ -177,13 +197,9 @@ impl DownloadSource for ReadsSpool {
                 let batches = std::iter::from_fn(move || stream.next_batch().map_err(io::Error::other).transpose());
                 Ok(DownloadBatches { schema, batches: Box::new(batches.map(|batch| Ok((batch?, Bytes::new())))) })
             }
-            AlignTicket::Representatives | AlignTicket::Duplicates => {
-                let batches = match ticket {
-                    AlignTicket::Representatives => self.representative_batches()?,
-                    _ => self.verdict_batches()?,
-                };
-                Ok(DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
-            }
+            AlignTicket::Representatives => Ok(downloaded_bytes(self.representative_batches()?)),
+            AlignTicket::Duplicates => Ok(downloaded_bytes(self.verdict_batches()?)),
+            AlignTicket::RecalibrationReport => Ok(downloaded_bytes(self.recalibration_report_batches()?)),
             AlignTicket::Slices { .. } => {
                 Err(io::Error::new(io::ErrorKind::NotFound, "the head of an alignment offers only blocks for download"))
             }

@@ -1,7 +1,7 @@
 //! The two stages of a cluster run. In the first, workers align blocks, until every slice is at the worker that owns
 //! its shard. In the second, workers write parts, until all parts are in the output file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -10,23 +10,21 @@ use std::time::Instant;
 
 use arrow_buffer::MutableBuffer;
 use godwit_cluster::WorkerPoolEvent;
-use godwit_exchange::{PerFile, ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_exchange::{ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerId};
 use godwit_kernels::markdup::BlockSignatures;
-use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
+use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, SortKey};
 use godwit_pipeline::PipelineError;
-use godwit_pipeline::observer::{Event, Observer};
-use godwit_pipeline::partitioned_file::PartExtent;
-use godwit_pipeline::reduce::{
-    Collector, MarkedRuns, OutputAssembler, OutputFiles, RankedPart, RemoteBlock, UnpublishedOutputs, file_ranks,
-};
-use godwit_pipeline::runs::{ShardPlan, SplitPartition};
+use godwit_pipeline::observer::Event;
+use godwit_pipeline::reduce::{Collector, MarkedRuns, OutputFiles, RemoteBlock, UnpublishedOutputs, file_ranks};
+use godwit_pipeline::runs::ShardPlan;
 
 use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
 use super::super::{AlignContext, AlignResult, lanes};
+use super::part_stages::{CountStage, PartStage, RankStage, WriteStage};
 use super::reads_spool::{BlockSelection, FeedEvent, ReadsSpool, SpoolSink};
 use super::{AlignHead, block_label, genome_plan};
 use crate::align_messages::{
-    AlignCommand, AlignEvent, AlignMessages, AlignUpload, AlignedBlockInfo, BlockUpload, WriteTask, edges_from_pieces,
+    AlignCommand, AlignEvent, AlignMessages, AlignUpload, AlignedBlockInfo, BlockUpload, WriteTask,
 };
 
 /// Number of blocks that the head reads in advance, in addition to one block for each worker.
@@ -222,7 +220,7 @@ impl ClusterAlignJob<'_> {
         let shares: Vec<ShardId> = decided.parts().iter().map(|split| ShardId(of_share(split.partition))).collect();
         if let Some(representatives) = decided.representatives() {
             self.spool.set_representatives(representatives);
-            let mut ranking = RankStage { parts: decided.parts().to_vec(), ranked_parts: BTreeMap::new() };
+            let mut ranking = RankStage::new(decided.parts().to_vec());
             self.run_part_stage(head, &mut ranking, shares.clone())?;
             decided.number_sets(&file_ranks(ranking.ranked_parts.into_values().collect()));
         }
@@ -241,12 +239,29 @@ impl ClusterAlignJob<'_> {
         head.worker_pool.check_command(&command)?;
         head.worker_pool.broadcast_command(&command);
         head.write_task = Some(task);
+        let recalibration_report = match decided.writing_options().recalibration {
+            Some(_) => Some(self.count_bases(head, shares.clone())?),
+            None => None,
+        };
         let mut writing =
             WriteStage { observer, assembler, placed_parts: 0, resumed_parts: 0, part_count: decided.parts().len() };
         self.run_part_stage(head, &mut writing, shares)?;
         let resumed_partitions = writing.resumed_parts;
-        let reduced = writing.assembler.finish(genome, outputs)?;
+        let reduced = writing.assembler.finish(genome, outputs, recalibration_report)?;
         Ok(UnpublishedOutputs { resumed_partitions, ..reduced })
+    }
+
+    /// Has workers count the base qualities of all parts, adds up the counts, and offers their report to the workers.
+    /// Returns the report.
+    fn count_bases(&self, head: &mut AlignHead, shares: Vec<ShardId>) -> Result<String, PipelineError> {
+        self.context.observer.event(&Event::Stage { name: "counting qualities" });
+        let mut counting = CountStage::default();
+        self.run_part_stage(head, &mut counting, shares)?;
+        let report = counting.counts.to_report();
+        self.spool.set_recalibration_report(report.clone());
+        head.worker_pool.broadcast_command(&AlignCommand::BasesCounted);
+        head.bases_are_counted = true;
+        Ok(report)
     }
 
     /// Runs a stage on every part of the output.
@@ -325,24 +340,6 @@ impl ClusterAlignJob<'_> {
             head.tick();
         }
     }
-}
-
-/// A stage in which workers process every part of the output.
-trait PartStage {
-    /// Assigns a part to a worker.
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
-
-    /// Commands a worker to copy a part that it has written into the output files, at `offset`.
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>);
-
-    /// Handles the result that a worker uploaded for a part.
-    fn take_upload(
-        &mut self,
-        head: &mut AlignHead,
-        node: WorkerId,
-        upload: AlignUpload,
-        pieces: &[MutableBuffer],
-    ) -> Result<(), PipelineError>;
 }
 
 impl<'s> AlignStage<'s, '_> {
@@ -464,93 +461,6 @@ impl<'s> AlignStage<'s, '_> {
             self.job.context.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
         }
         head.apply_event(LedgerEvent::BlockAligned(node, block));
-        Ok(())
-    }
-}
-
-/// The stage in which workers write parts of the output and copy them into the output files.
-struct WriteStage<'c> {
-    observer: &'c dyn Observer,
-    assembler: OutputAssembler<'c>,
-    placed_parts: usize,
-    /// Number of parts that workers had already written for an earlier head.
-    resumed_parts: usize,
-    part_count: usize,
-}
-
-impl PartStage for WriteStage<'_> {
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
-        head.worker_pool.send_command(node, &AlignCommand::WritePart { part });
-        Ok(())
-    }
-
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>) {
-        let header_bytes = self.assembler.header_bytes();
-        let offset = offset.sum(header_bytes);
-        head.worker_pool.send_command(node, &AlignCommand::PlacePart { part, offset });
-    }
-
-    fn take_upload(
-        &mut self,
-        head: &mut AlignHead,
-        node: WorkerId,
-        upload: AlignUpload,
-        pieces: &[MutableBuffer],
-    ) -> Result<(), PipelineError> {
-        match (upload, pieces) {
-            (AlignUpload::WrittenPart { part, bytes, from_checkpoint }, [report]) => {
-                self.resumed_parts += usize::from(from_checkpoint);
-                self.assembler.add_report(part, report)?;
-                head.apply_event(LedgerEvent::PartWritten(node, part, bytes));
-            }
-            (AlignUpload::PlacedPart { part, offset, bytes }, pieces) => {
-                let malformed =
-                    || head.worker_pool.protocol_error(node, format!("part {part} was placed without data"));
-                let edges = edges_from_pieces(pieces).ok_or_else(malformed)?;
-                let extents = offset.zip(bytes).map(|(offset, bytes)| PartExtent { offset, bytes });
-                self.assembler.add_placed_part(part, extents, edges)?;
-                self.placed_parts += 1;
-                self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
-                head.apply_event(LedgerEvent::PartPlaced(node, part));
-            }
-            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into()),
-        }
-        Ok(())
-    }
-}
-
-/// The stage in which workers find the ranks of records in the sorted file, part by part.
-struct RankStage {
-    parts: Vec<SplitPartition>,
-    ranked_parts: BTreeMap<usize, RankedPart>,
-}
-
-impl PartStage for RankStage {
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
-        let records = Box::new(self.parts[part]);
-        head.worker_pool.send_command(node, &AlignCommand::RankRecords { part, records });
-        Ok(())
-    }
-
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: PerFile<u64>) {
-        // This stage does not write files, so that there is nothing to copy.
-        head.apply_event(LedgerEvent::PartPlaced(node, part));
-    }
-
-    fn take_upload(
-        &mut self,
-        head: &mut AlignHead,
-        node: WorkerId,
-        upload: AlignUpload,
-        pieces: &[MutableBuffer],
-    ) -> Result<(), PipelineError> {
-        let (AlignUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
-            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into());
-        };
-        let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
-        let ranked_records = found.map(|[record, place]| (RecordId(record), place)).collect();
-        self.ranked_parts.insert(*part, RankedPart { ranked_records, records: *records });
-        head.apply_event(LedgerEvent::PartWritten(node, *part, PerFile::default()));
         Ok(())
     }
 }

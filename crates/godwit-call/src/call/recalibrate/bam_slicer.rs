@@ -1,4 +1,4 @@
-//! Divides a BAM into slices of consecutive records, each written as a BAM file of its own.
+//! Divides a BAM into slices of consecutive records, each in memory or written as a BAM file of its own.
 //!
 //! Every record is in exactly one slice, and the slices together contain all records in their order. The borders of
 //! slices depend only on the file and the requested size, so that another process finds the same slices.
@@ -39,6 +39,16 @@ pub(super) struct BamSlice {
     pub(super) records: u64,
 }
 
+/// The place for the records of a slice.
+pub(super) enum SliceTarget<'t> {
+    /// The records are not needed.
+    Skip,
+    /// A BAM file with this path.
+    File(&'t Path),
+    /// Buffers in memory.
+    Memory(&'t mut Vec<RecordBuffer>),
+}
+
 impl BamSlice {
     /// Returns the name of the slice in messages; records are counted from 1.
     pub(super) fn label(self) -> String {
@@ -59,42 +69,52 @@ impl BamSlicer {
         Ok(Self { reader, header_bytes, chunk: RecordBuffer::default(), slice_records, next_index: 0, records: 0 })
     }
 
-    /// Writes the next slice to a file and returns its description; `None` at the end of the input. `place` returns the
-    /// path for the slice with a given index, or `None` to skip the slice.
+    /// Reads the next slice and returns its description; `None` at the end of the input. `target` returns the place for
+    /// the slice with a given index.
     ///
     /// # Errors
     /// [`PipelineError::Alignments`] for damaged input, [`PipelineError::File`] if the slice cannot be written.
-    pub(super) fn next_slice<'p>(
+    pub(super) fn next_slice<'t>(
         &mut self,
-        place: impl FnOnce(usize) -> Option<&'p Path>,
+        target: impl FnOnce(usize) -> SliceTarget<'t>,
     ) -> Result<Option<BamSlice>, PipelineError> {
         let mut slice = BamSlice { index: self.next_index, first_record: self.records, records: 0 };
-        let path = place(slice.index);
-        let failed = |path: Option<&Path>, error| PipelineError::file("write", path.unwrap_or(Path::new("")))(error);
+        let mut target = target(slice.index);
         let mut out = None;
         while slice.records < self.slice_records && self.read_chunk()? {
             slice.records += self.chunk.end_offsets.len() as u64;
-            let Some(path) = path else { continue };
-            let mut writer = match out.take() {
-                Some(writer) => writer,
-                None => self.create_slice_file(path).map_err(|error| failed(Some(path), error))?,
-            };
-            for record in self.chunk.records() {
-                let bytes = (record.len() as u32).to_le_bytes();
-                writer.write_record(&[&bytes, record]).map_err(|error| failed(Some(path), error))?;
+            match &mut target {
+                SliceTarget::Skip => {}
+                SliceTarget::Memory(records) => records.push(std::mem::take(&mut self.chunk)),
+                SliceTarget::File(path) => {
+                    let written = self.append_chunk(path, out.take());
+                    out = Some(written.map_err(PipelineError::file("write", *path))?);
+                }
             }
-            out = Some(writer);
         }
         if slice.records == 0 {
             return Ok(None);
         }
-        if let Some(writer) = out {
+        if let (SliceTarget::File(path), Some(writer)) = (target, out) {
             let whole = writer.finish_file().and_then(|(buffer, _)| buffer.into_inner().map_err(io::Error::from));
-            whole.map_err(|error| failed(path, error))?;
+            whole.map_err(PipelineError::file("write", path))?;
         }
         self.next_index += 1;
         self.records += slice.records;
         Ok(Some(slice))
+    }
+
+    /// Writes the records of the current chunk to a slice file, which is created if `out` is `None`.
+    fn append_chunk(
+        &self,
+        path: &Path,
+        out: Option<bgzf::Writer<BufWriter<File>>>,
+    ) -> io::Result<bgzf::Writer<BufWriter<File>>> {
+        let mut writer = out.map_or_else(|| self.create_slice_file(path), Ok)?;
+        for record in self.chunk.records() {
+            writer.write_record(&[&(record.len() as u32).to_le_bytes(), record])?;
+        }
+        Ok(writer)
     }
 
     fn create_slice_file(&self, path: &Path) -> io::Result<bgzf::Writer<BufWriter<File>>> {
@@ -129,6 +149,44 @@ pub(super) struct BamPart<B> {
     pub(super) records: u64,
 }
 
+/// A builder of a [`BamPart`], which receives records in coordinate order.
+pub(super) struct BamPartBuilder {
+    writer: bgzf::Writer<Vec<u8>>,
+    index: IndexBuilder,
+    records: u64,
+}
+
+impl BamPartBuilder {
+    /// Creates a builder for a file with the contigs of `genome`.
+    pub(super) fn new(genome: &Genome) -> Self {
+        let writer = bgzf::Writer::new(Vec::new(), bgzf::Writer::<Vec<u8>>::DEFAULT_LEVEL);
+        Self { writer, index: IndexBuilder::new(genome), records: 0 }
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// An error of compressing the record, or of indexing one that is not in coordinate order.
+    pub(super) fn push(&mut self, record: RawRecord) -> io::Result<()> {
+        let bytes = record.bytes();
+        let place = self.writer.write_record(&[&(bytes.len() as u32).to_le_bytes(), bytes])?;
+        let flag = record.flag();
+        let mapped = flag & flags::UNMAPPED == 0;
+        let indexed = self.index.push(record.contig(), record.position(), record.end_position(flag), mapped, place);
+        self.records += 1;
+        indexed.map_err(io::Error::other)
+    }
+
+    /// Ends the part with its last block.
+    ///
+    /// # Errors
+    /// An error of compressing the last block.
+    pub(super) fn finish(self) -> io::Result<BamPart<Vec<u8>>> {
+        let (blocks, _) = self.writer.finish_blocks()?;
+        Ok(BamPart { blocks, index: self.index, records: self.records })
+    }
+}
+
 impl BamPart<Vec<u8>> {
     /// Reads a BAM, recompresses its records, and builds an index of them for a file with the contigs of `genome`.
     ///
@@ -136,21 +194,13 @@ impl BamPart<Vec<u8>> {
     /// An error of reading or indexing the BAM.
     pub(super) fn from_bam(path: &Path, genome: &Genome) -> Result<Self, Box<dyn std::error::Error>> {
         let mut reader = bam::Reader::open(path, 1)?;
-        let mut writer = bgzf::Writer::new(Vec::new(), bgzf::Writer::<Vec<u8>>::DEFAULT_LEVEL);
-        let (mut index, mut records, mut chunk) = (IndexBuilder::new(genome), 0, RecordBuffer::default());
+        let (mut part, mut chunk) = (BamPartBuilder::new(genome), RecordBuffer::default());
         while reader.read_records(&mut chunk, READ_BYTES)? {
-            for bytes in chunk.records() {
-                let place = writer.write_record(&[&(bytes.len() as u32).to_le_bytes(), bytes])?;
-                let record = RawRecord::from_trusted_bytes(bytes);
-                let flag = record.flag();
-                let mapped = flag & flags::UNMAPPED == 0;
-                index.push(record.contig(), record.position(), record.end_position(flag), mapped, place)?;
-                records += 1;
-            }
+            chunk.records().try_for_each(|bytes| part.push(RawRecord::from_trusted_bytes(bytes)))?;
         }
-        let (blocks, _) = writer.finish_blocks()?;
-        Ok(Self { blocks, index, records })
+        Ok(part.finish()?)
     }
+
     /// Encodes the part for a checkpoint: the length of the JSON text, the number of records and the index as JSON,
     /// then the blocks.
     pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {

@@ -5,7 +5,7 @@ use godwit_pipeline::job_report::{InputFile, OutputFile, Stage};
 use godwit_pipeline::observer::rounded_seconds;
 use serde::Serialize;
 
-use super::RecalibrateJob;
+use super::{RecalibrateJob, SliceEngine};
 
 /// The report of a `recalibrate`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -16,11 +16,12 @@ pub struct RecalibrationReport {
     pub verb: &'static str,
     /// The command line.
     pub command: Vec<String>,
-    /// Version of GATK.
-    pub gatk_version: String,
-    /// Maximum number of concurrent GATK processes.
+    /// Version of GATK; `None` if godwit counted and changed the qualities itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gatk_version: Option<String>,
+    /// Maximum number of slices that were processed at the same time.
     #[serde(rename = "workers")]
-    pub gatk_processes: usize,
+    pub concurrent_slices: usize,
     /// Files read.
     pub inputs: Vec<InputFile>,
     /// Files written.
@@ -51,8 +52,11 @@ impl RecalibrationReport {
             godwit: env!("CARGO_PKG_VERSION").into(),
             verb: "recalibrate",
             command: job.options.command.clone(),
-            gatk_version: job.toolkit.version().to_owned(),
-            gatk_processes: job.gatk_slots.count,
+            gatk_version: match &job.engine {
+                SliceEngine::Own(_) => None,
+                SliceEngine::Gatk(gatk) => Some(gatk.version().to_owned()),
+            },
+            concurrent_slices: job.concurrent_slices(),
             inputs: job.inputs.clone(),
             outputs: OutputFile::from_files(staged),
             stages,
