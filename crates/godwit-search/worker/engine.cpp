@@ -164,10 +164,9 @@ void CEngine::Describe() {
 /// Reads the next batch of m_GroupReader into m_Group.
 void CEngine::ReadGroupBatch() {
     if (!m_GroupReader) {
-        SDataLoaderConfig loader =
-            InitializeQueryDataLoaderConfiguration(m_Arguments->GetQueryOptionsArgs()->QueryIsProtein(), m_Database);
         unique_ptr<ifstream> file(new ifstream(m_QueryPath));
-        m_GroupReader.reset(new QueryReader(*file, *m_Source, CBlastScopeSource(loader).NewScope()));
+        CRef<CScope> scope(new CScope(*CObjectManager::GetInstance()));
+        m_GroupReader.reset(new QueryReader(*file, *m_Source, scope));
         m_GroupReader->file = std::move(file);
     }
     const uint32_t number = m_GroupReader->next_batch;
