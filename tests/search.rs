@@ -5,6 +5,7 @@ mod cluster;
 mod diamond_mmseqs;
 mod hits;
 mod invalid_queries;
+mod larger_than_memory;
 mod one_pass_identity;
 mod program_matrix;
 mod real_data;

@@ -41,6 +41,8 @@ pub(super) fn databases() -> &'static SearchDatabases {
             ("some", &genes.iter().step_by(6).cloned().collect()),
             ("coding", &coding),
             ("long", &vec![long, far[0].clone()]),
+            // Over 40 batches: two workers search different batches.
+            ("many", &proteins.iter().cycle().take(4 * proteins.len()).cloned().collect()),
         ] {
             std::fs::write(directory.join(format!("{name}.fa")), fasta_text(name, sequences))
                 .expect("scratch can be written");

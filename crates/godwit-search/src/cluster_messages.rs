@@ -3,6 +3,7 @@
 use godwit_cluster::JobMessages;
 use serde::{Deserialize, Serialize};
 
+use crate::database_volumes::DatabaseExtent;
 use crate::worker_process::{WorkerExit, WorkerSpec};
 
 /// The messages of a search.
@@ -48,6 +49,8 @@ pub(crate) enum SearchWorkerCommand {
     },
     /// Stop a search worker.
     Stop { process: SearchProcess },
+    /// Read extents of the database into the page cache of this host.
+    ReadAhead { extents: Vec<DatabaseExtent> },
 }
 
 /// An event that a cluster worker reports to the head.

@@ -28,10 +28,11 @@ use crate::cluster_messages::{
     FrameTicket, SearchEvent, SearchMessages, SearchProcess, SearchTask, SearchWorkerCommand,
 };
 use crate::cluster_worker::query_checksum;
+use crate::database_volumes::DatabaseExtent;
 use crate::error::{SearchError, file_error};
 use crate::search_options::SearchOptions;
 use crate::sequence_search::Search;
-use crate::summary::{SearchProgress, SearchSummary};
+use crate::summary::{SearchObserver, SearchSummary};
 use crate::worker_backend::{WorkerBackend, WorkerFrame};
 use crate::worker_process::WorkerExit;
 
@@ -41,7 +42,7 @@ const WORKER_JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Searches on cluster workers and writes the output. `query` is a file that all cluster workers can read.
 /// `search_workers` is the number of search workers on each cluster worker; `None` for its number of threads. `warn`
-/// receives warnings for the user, and `step` the progress.
+/// receives warnings for the user, and `observer` the plan and the progress.
 ///
 /// # Errors
 /// [`SearchError`] if the search fails; [`SearchError::WorkersUnavailable`] if cluster workers fail.
@@ -51,7 +52,7 @@ pub fn search_on_workers(
     search_workers: Option<usize>,
     cluster: &ClusterOptions,
     (warn, cancelled): (&dyn Fn(String), &AtomicBool),
-    step: &dyn Fn(SearchProgress),
+    observer: &SearchObserver<'_>,
 ) -> Result<SearchSummary, SearchError> {
     let rendezvous_directory = create_rendezvous_directory(options.command.output_path.as_deref())?;
     let query = std::path::absolute(query).map_err(file_error("find", query))?;
@@ -62,7 +63,7 @@ pub fn search_on_workers(
     let between = rendezvous_directory.path();
     let worker_pool = WorkerPool::open(cluster, between, frame_source.clone(), task, warnings, cancelled)?;
     let place = ClusterSearchWorkers::wait_for_workers(worker_pool, frame_source, checksum)?;
-    Search::open(options, &query, Box::new(place), cancelled)?.run(step)
+    Search::open(options, &query, Box::new(place), cancelled)?.run(observer)
 }
 
 /// Creates the directory of the rendezvous file beside the output, and the directory of the output. Workers find the
@@ -312,6 +313,16 @@ impl WorkerBackend for ClusterSearchWorkers<'_> {
         if let Some(node) = state.cluster_worker.take() {
             let process = SearchProcess { search_worker, attempt: state.attempt };
             self.worker_pool.send_command(node, &SearchWorkerCommand::Stop { process });
+        }
+    }
+
+    fn host_number(&self, worker: usize) -> usize {
+        self.search_workers[worker].cluster_worker.map_or(usize::MAX, |node| node.0 as usize)
+    }
+
+    fn read_ahead(&mut self, worker: usize, extents: Vec<DatabaseExtent>) {
+        if let Some(node) = self.search_workers[worker].cluster_worker {
+            self.worker_pool.send_command(node, &SearchWorkerCommand::ReadAhead { extents });
         }
     }
 

@@ -14,6 +14,7 @@ use crate::cluster_messages::{
     FrameTicket, SearchEvent, SearchMessages, SearchProcess, SearchTask, SearchWorkerCommand,
 };
 use crate::error::{SearchError, file_error};
+use crate::read_ahead::ReadAhead;
 use crate::worker_backend::WorkerFrame;
 use crate::worker_process::{WorkerExit, WorkerProcess};
 
@@ -55,6 +56,7 @@ pub fn run_cluster_worker<T>(
     let node = SearchWorkerHost { connection, program, task, search_workers: Mutex::default() };
     let (sender, inputs) = WorkerInputs::new();
     let (frame_sender, frames) = mpsc::channel();
+    let read_ahead = ReadAhead::start();
     std::thread::scope(|scope| {
         let failures = sender.clone();
         scope.spawn(move || sender.forward_commands(connection));
@@ -65,6 +67,10 @@ pub fn run_cluster_worker<T>(
             SearchWorkerCommand::SendFrame { process, frame } => Ok(node.send_frame(process, frame)?),
             SearchWorkerCommand::Stop { process } => {
                 drop(node.lock_workers().remove(&process));
+                Ok(())
+            }
+            SearchWorkerCommand::ReadAhead { extents } => {
+                read_ahead.request(extents);
                 Ok(())
             }
         });

@@ -1,14 +1,14 @@
 //! The checkpoint of a search, from which a stopped search can resume.
 //!
 //! Until the output is complete, a directory beside it contains four files: a journal, the unfinished output, the hits
-//! of the current batch, and the rows of the table of hits. An entry of the journal has the extent and the checksum of
+//! of the current batches, and the rows of the table of hits. An entry of the journal has the extent and the checksum of
 //! data in one of the other files. A resumed search ignores data with a wrong checksum, so the data need not be on disk
 //! before its entry.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use godwit_files::{Journal, JournalEntry};
@@ -96,6 +96,8 @@ pub(crate) enum CheckpointEntry {
     Start(SearchIdentity, SearchPartition),
     /// A range of the database was searched with the queries of `batch`; its hits are stored in the file `hits`.
     Range { batch: u32, range: u64, extensions: i64, hits: FileExtent },
+    /// The reports on some queries of a batch are written to the output.
+    Slice(FinishedSlice),
     /// The reports of a batch of queries are written to the output.
     Batch(FinishedBatch),
     /// The output is complete, with this size in bytes, but possibly not yet renamed.
@@ -112,6 +114,23 @@ impl JournalEntry for CheckpointEntry {
     fn checksum(text: &[u8]) -> String {
         format!("{:08x}", libdeflater::crc32(text))
     }
+}
+
+/// Consecutive queries of a batch whose reports are written to the output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FinishedSlice {
+    /// Number of the batch, from 0.
+    pub(crate) batch: u64,
+    /// First query and end (exclusive) in the batch, from 0.
+    pub(crate) first: u32,
+    pub(crate) end: u32,
+    /// Extent in the output of the reports.
+    pub(crate) report: FileExtent,
+    /// Extent in the row log of the rows; `None` if there is no table of hits.
+    pub(crate) rows: Option<FileExtent>,
+    /// Lines of these queries for the SAM header.
+    #[serde(rename = "lines")]
+    pub(crate) header_lines: Vec<HeaderLine>,
 }
 
 /// A batch of queries whose reports are written to the output.
@@ -137,9 +156,11 @@ pub(crate) struct FinishedBatch {
 pub(crate) struct ResumeState {
     /// Finished batches by their number in the search, from 0.
     pub(crate) batches: BTreeMap<u64, FinishedBatch>,
-    /// Finished ranges of the first unfinished batch, by number of the range: number of extensions and extent of the
-    /// hits.
-    pub(crate) ranges: BTreeMap<u64, (i64, FileExtent)>,
+    /// Finished ranges of unfinished batches, by number of the batch and of the range: number of extensions and extent
+    /// of the hits.
+    pub(crate) ranges: BTreeMap<(u32, u64), (i64, FileExtent)>,
+    /// Finished slices of the first unfinished batch, in the order of its queries.
+    pub(crate) slices: Vec<FinishedSlice>,
     /// Size of the output in bytes if it is complete and only has to be renamed, otherwise `None`.
     pub(crate) output_bytes: Option<u64>,
 }
@@ -150,11 +171,7 @@ pub(crate) struct ResumeState {
 pub(crate) struct SearchCheckpoint {
     directory: PathBuf,
     journal: Journal<CheckpointEntry>,
-    hits: File,
-    hits_end: u64,
-    /// Number of the batch whose hits are in the file `hits`.
-    hits_batch: u64,
-    /// True if the journal contains a finished range or batch.
+    /// True if the journal contains a finished range, slice or batch.
     has_progress: bool,
     /// Registration of the directory for removal at exit, which lasts until the first range or batch is finished.
     resumable: ResumablePaths,
@@ -214,9 +231,8 @@ impl SearchCheckpoint {
             }
             opened => opened.map_err(wrong("write", &path))?,
         };
-        let (hits, resumable) = (open("hits")?, ResumablePaths::new([]));
-        let (hits_end, hits_batch, has_progress) = (0, 0, false);
-        let mut checkpoint = Self { directory, journal, hits, hits_end, hits_batch, has_progress, resumable };
+        let resumable = ResumablePaths::new([]);
+        let mut checkpoint = Self { directory, journal, has_progress: false, resumable };
         match lines.split_first().filter(|_| resumes) {
             Some((CheckpointEntry::Start(then, how), rest)) => {
                 let difference = then.difference(identity);
@@ -231,7 +247,7 @@ impl SearchCheckpoint {
                 if let Some(difference) = difference {
                     return Err(SearchError::Resume { directory: checkpoint.directory, difference });
                 }
-                let finished = checkpoint.verify_entries(rest)?;
+                let finished = checkpoint.verify_entries(rest);
                 Ok((checkpoint, finished))
             }
             _ => {
@@ -252,9 +268,9 @@ impl SearchCheckpoint {
     }
 
     /// Returns the finished work of those journal entries whose data matches the checksums.
-    fn verify_entries(&mut self, lines: &[CheckpointEntry]) -> Result<ResumeState, SearchError> {
+    fn verify_entries(&mut self, lines: &[CheckpointEntry]) -> ResumeState {
         let mut finished = ResumeState::default();
-        let (output, rows) = (self.file_path("output"), self.file_path("rows"));
+        let (output, rows, hits) = (self.file_path("output"), self.file_path("rows"), self.file_path("hits"));
         for line in lines {
             match line {
                 CheckpointEntry::Complete { bytes } => finished.output_bytes = Some(*bytes),
@@ -269,44 +285,32 @@ impl SearchCheckpoint {
         }
         let next = (0..).find(|number| !finished.batches.contains_key(number)).unwrap_or(0);
         for line in lines {
-            if let CheckpointEntry::Range { batch, range, extensions, hits } = line
-                && u64::from(*batch) == next
-                && extents_match(&self.file_path("hits"), &[*hits])
-            {
-                finished.ranges.insert(*range, (*extensions, *hits));
+            match line {
+                CheckpointEntry::Range { batch, range, extensions, hits: kept }
+                    if u64::from(*batch) >= next && extents_match(&hits, &[*kept]) =>
+                {
+                    finished.ranges.insert((*batch, *range), (*extensions, *kept));
+                }
+                CheckpointEntry::Slice(slice)
+                    if slice.batch == next
+                        && extents_match(&output, &[slice.report])
+                        && slice.rows.is_none_or(|kept| extents_match(&rows, &[kept])) =>
+                {
+                    finished.slices.push(slice.clone());
+                }
+                _ => {}
             }
         }
-        self.hits_batch = next;
-        self.hits_end = self.hits.metadata().map_err(|source| self.file_error("read", source))?.len();
-        self.has_progress = !finished.batches.is_empty() || !finished.ranges.is_empty();
-        Ok(finished)
-    }
-
-    /// Stores the hits of a range in the file `hits`, and appends an entry to the journal.
-    pub(crate) fn store_range(
-        &mut self,
-        batch: u32,
-        range: u64,
-        extensions: i64,
-        hits: &[u8],
-    ) -> Result<(), SearchError> {
-        if self.hits_batch != u64::from(batch) {
-            // The reports of the previous batch are written, so its hits are no longer needed.
-            self.hits_batch = u64::from(batch);
-            self.hits_end = 0;
-            self.hits.set_len(0).map_err(|source| self.file_error("write", source))?;
-        }
-        let kept = FileExtent { offset: self.hits_end, bytes: hits.len() as u64, checksum: libdeflater::crc32(hits) };
-        self.hits.write_all_at(hits, self.hits_end).map_err(|source| self.file_error("write", source))?;
-        self.hits_end += kept.bytes;
-        self.append_entry(&CheckpointEntry::Range { batch, range, extensions, hits: kept })
-    }
-
-    /// Reads the stored hits of a range from the file `hits`.
-    pub(crate) fn read_hits(&self, kept: FileExtent) -> Result<Vec<u8>, SearchError> {
-        let mut hits = vec![0; kept.bytes as usize];
-        self.hits.read_exact_at(&mut hits, kept.offset).map_err(|source| self.file_error("read", source))?;
-        Ok(hits)
+        // A search that was stopped twice may have written overlapping slices.
+        finished.slices.sort_by_key(|slice| (slice.first, std::cmp::Reverse(slice.end)));
+        let mut end = 0;
+        finished.slices.retain(|slice| {
+            let follows = slice.first >= end && slice.end > slice.first;
+            end = if follows { slice.end } else { end };
+            follows
+        });
+        self.has_progress = !finished.batches.is_empty() || !finished.ranges.is_empty() || !finished.slices.is_empty();
+        finished
     }
 
     /// Appends an entry to the journal.
@@ -360,6 +364,7 @@ fn extents_match(path: &Path, all: &[FileExtent]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hit_store::HitStore;
 
     fn identity(queries: &str) -> SearchIdentity {
         let (godwit_version, engine) = ("1".to_owned(), "BLAST 2".to_owned());
@@ -380,7 +385,22 @@ mod tests {
         SearchCheckpoint::open(out, resumes, &identity("q"), &PARTITION).expect("it is the same search")
     }
 
-    /// Writes the checkpoint of a stopped search: one finished batch, and one finished range of the next batch.
+    /// Stores the hits of a range.
+    fn store_range(journal: &mut SearchCheckpoint, batch: u32, extensions: i64, hits: &[u8]) {
+        let store = HitStore::open_named(journal.file_path("hits")).expect("scratch can be written");
+        let hits = store.append(hits).expect("scratch can be written");
+        let entry = CheckpointEntry::Range { batch, range: 2, extensions, hits };
+        journal.append_entry(&entry).expect("scratch can be written");
+    }
+
+    /// Returns an entry for queries of batch 1, whose report is the byte at `first` of the output.
+    fn slice(first: u32, end: u32, report: &[u8]) -> CheckpointEntry {
+        let report = FileExtent { offset: u64::from(first), bytes: 1, checksum: libdeflater::crc32(report) };
+        CheckpointEntry::Slice(FinishedSlice { batch: 1, first, end, report, rows: None, header_lines: Vec::new() })
+    }
+
+    /// Writes the checkpoint of a stopped search: one finished batch, and of the next batch one finished range and two
+    /// slices.
     fn write_stopped_search(out: &Path) {
         let (mut journal, finished) = open(out, false);
         assert!(finished.batches.is_empty() && finished.ranges.is_empty());
@@ -388,9 +408,13 @@ mod tests {
         let reports = vec![FileExtent { offset: 1, bytes: 5, checksum: libdeflater::crc32(b"eport") }];
         let (rows, header_lines) = (Vec::new(), vec![(b"name".to_vec(), b"line".to_vec())]);
         let batch = FinishedBatch { number: 0, queries: 2, is_last: false, extensions: 4, reports, rows, header_lines };
-        journal.store_range(0, 2, 8, b"of a batch that is finished").expect("scratch can be written");
+        store_range(&mut journal, 0, 8, b"of a batch that is finished");
         journal.append_entry(&CheckpointEntry::Batch(batch)).expect("scratch can be written");
-        journal.store_range(1, 2, 9, b"hits").expect("scratch can be written");
+        store_range(&mut journal, 1, 9, b"hits");
+        store_range(&mut journal, 2, 10, b"more");
+        for slice in [slice(4, 6, b"r"), slice(0, 3, b"r"), slice(1, 2, b"e"), slice(3, 4, b"x")] {
+            journal.append_entry(&slice).expect("scratch can be written");
+        }
         assert!(journal.keep_for_resume());
     }
 
@@ -403,9 +427,12 @@ mod tests {
         let (journal, finished) = open(&out, true);
         assert_eq!(finished.batches.keys().collect::<Vec<_>>(), [&0]);
         assert_eq!(finished.batches[&0].header_lines, [(b"name".to_vec(), b"line".to_vec())]);
-        let (extensions, kept) = finished.ranges[&2];
-        assert_eq!((finished.ranges.len(), extensions), (1, 9));
-        assert_eq!(journal.read_hits(kept).expect("they are there"), b"hits");
+        assert_eq!(finished.ranges.keys().collect::<Vec<_>>(), [&(1, 2), &(2, 2)]);
+        let (extensions, kept) = finished.ranges[&(1, 2)];
+        let store = HitStore::open_named(journal.file_path("hits")).expect("it is there");
+        assert_eq!((extensions, store.read(kept).expect("they are there")), (9, b"hits".to_vec()));
+        // One slice is within another one, and one has another checksum.
+        assert_eq!(finished.slices.iter().map(|slice| (slice.first, slice.end)).collect::<Vec<_>>(), [(0, 3), (4, 6)]);
         assert!(matches!(
             SearchCheckpoint::open(&out, true, &identity("q"), &PARTITION),
             Err(SearchError::File { .. })
@@ -422,8 +449,9 @@ mod tests {
         write_stopped_search(&out);
         fs::write(inside("output"), b"rEport").expect("scratch can be written");
         let (_, finished) = open(&out, true);
-        // The report of batch 0 is damaged, so batch 0 is unfinished and the hits of batch 1 are ignored.
-        assert!(finished.batches.is_empty() && finished.ranges.is_empty());
+        // The report of batch 0 is damaged, so batch 0 is unfinished, and the slices of batch 1 are ignored.
+        assert!(finished.batches.is_empty() && finished.slices.is_empty());
+        assert_eq!(finished.ranges.len(), 3);
         write_stopped_search(&out);
         fs::write(inside("hits"), b"hats").expect("scratch can be written");
         assert!(open(&out, true).1.ranges.is_empty());
@@ -432,7 +460,7 @@ mod tests {
         for end in 0..journal.len() {
             fs::write(inside("journal"), &journal[..end]).expect("scratch can be written");
             let (_, finished) = open(&out, true);
-            assert!(finished.ranges.is_empty() && finished.batches.len() <= 1, "{end}");
+            assert!(finished.slices.len() <= 2 && finished.batches.len() <= 1, "{end}");
         }
         assert!(open(&out, false).1.batches.is_empty());
     }

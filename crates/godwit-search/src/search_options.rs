@@ -15,6 +15,10 @@ pub struct SearchOptions {
     pub workers: usize,
     /// Memory for the reports of all workers of a machine, bytes. Larger reports go to a scratch file.
     pub memory_bytes: u64,
+    /// Memory of a host for pages of the database, bytes. A larger database is read once for as many queries as
+    /// `memory_bytes` allows, and the next range is read ahead. `None` if it is not known; the database is then assumed
+    /// to fit.
+    pub cache_bytes: Option<u64>,
     /// Directory for scratch files.
     pub scratch_directory: PathBuf,
     /// True to print the engine's warnings to stderr.

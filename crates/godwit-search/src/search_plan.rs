@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Minimum number of batches of queries per worker for splitting the queries: with fewer, some workers are idle at the
-/// end.
-const BATCHES_PER_WORKER: u64 = 4;
-/// Number of ranges of the database per worker. With more ranges, workers wait a shorter time for the last range.
-const RANGES_PER_WORKER: u32 = 8;
+/// end, and a search that is killed loses more than a twentieth of its work.
+const BATCHES_PER_WORKER: u64 = 20;
+/// Number of ranges of the database per worker. With more ranges, workers wait a shorter time for the last range, and a
+/// search that is killed loses less.
+const RANGES_PER_WORKER: u32 = 16;
 
 /// The way in which the work of a search is divided among the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,12 +72,12 @@ mod tests {
 
     #[test]
     fn many_queries_are_split_and_few_split_the_database() {
-        let few = PlanInputs { requested_ranges: None, workers: 2, query_letters: 79_999, batch_letters: 10_000 };
-        assert_eq!(SearchPlan::choose(few), SearchPlan::Database { range_count: 16 });
-        assert_eq!(SearchPlan::choose(PlanInputs { query_letters: 80_000, ..few }), SearchPlan::Queries);
+        let few = PlanInputs { requested_ranges: None, workers: 2, query_letters: 399_999, batch_letters: 10_000 };
+        assert_eq!(SearchPlan::choose(few), SearchPlan::Database { range_count: 32 });
+        assert_eq!(SearchPlan::choose(PlanInputs { query_letters: 400_000, ..few }), SearchPlan::Queries);
         assert_eq!(
-            SearchPlan::choose(PlanInputs { query_letters: 80_000, batch_letters: 0, ..few }),
-            SearchPlan::Database { range_count: 16 }
+            SearchPlan::choose(PlanInputs { query_letters: 400_000, batch_letters: 0, ..few }),
+            SearchPlan::Database { range_count: 32 }
         );
         assert_eq!(
             SearchPlan::choose(PlanInputs { requested_ranges: Some(3), ..few }),

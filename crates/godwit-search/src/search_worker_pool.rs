@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use godwit_fleet::leases::{CommitResult, ItemId, Lease};
 use godwit_fleet::{Leases, WorkerId};
 
-use crate::SearchError;
-use crate::output_file;
+use crate::database_volumes::DatabaseExtent;
 use crate::output_offsets::OutputOffsets;
 use crate::worker_backend::WorkerBackend;
 use crate::worker_process::WorkerExit;
 use crate::worker_protocol::{self, InitResponse, ProtocolFrame, Response};
+use crate::{SearchError, output_file};
 
 /// Maximum number of starts of a worker that exits before it is ready.
 const MAX_STARTS: u32 = 3;
@@ -44,6 +44,15 @@ pub(crate) enum ItemResult {
 pub(crate) trait WorkItems {
     /// Returns the request for an item.
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame;
+    /// Returns whether an item suits a host, by the number of the host, better than items of which this returns false.
+    fn suits_host(&self, _host: usize, _item: ItemId) -> bool {
+        true
+    }
+    /// Records that a worker of a host has leased an item. Returns the extents of the database that the host should
+    /// read ahead; empty for none.
+    fn record_lease(&mut self, _host: usize, _item: ItemId) -> Vec<DatabaseExtent> {
+        Vec::new()
+    }
     /// Stores the data in the response for an item, and returns the result of the item.
     fn accept_response(&mut self, item: ItemId, answer: Response) -> Result<ItemResult, SearchError>;
     /// Returns the requests that a new worker receives before any item.
@@ -410,7 +419,10 @@ impl ItemDispatcher<'_, '_> {
         if self.accepts_more_items && self.leases.unleased_count() == 0 {
             while self.leases.add_items(1).any(|number| self.skip_resumed_item(ItemId(number))) {}
         }
-        let Some(Lease { item, lease_count }) = self.leases.request_item(lease_owner(number), now) else {
+        let (owner, host) = (lease_owner(number), self.pool.backend.host_number(number));
+        let items = &*self.items;
+        let suitable = self.leases.request_suitable_item(owner, |item| items.suits_host(host, item), now);
+        let Some(Lease { item, lease_count }) = suitable.or_else(|| self.leases.request_item(owner, now)) else {
             return Ok(());
         };
         if lease_count > MAX_LEASES_PER_ITEM {
@@ -428,6 +440,10 @@ impl ItemDispatcher<'_, '_> {
             self.leases.remove_worker(lease_owner(number));
             // Request an item again, possibly a different one: a restarted worker can process any item.
             return self.assign_work(number);
+        }
+        let ahead = self.items.record_lease(host, item);
+        if !ahead.is_empty() {
+            self.pool.backend.read_ahead(number, ahead);
         }
         let request = self.items.item_request(item);
         self.pool.send(number, &request);

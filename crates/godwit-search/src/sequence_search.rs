@@ -1,5 +1,6 @@
 //! Runs a search: starts the workers, distributes their work, and writes the output file.
 
+mod database_search;
 mod search_identity;
 
 use std::collections::HashSet;
@@ -12,24 +13,24 @@ use std::time::Instant;
 use godwit_files::FileStamp;
 
 use self::search_identity::{first_changed_file, search_identity, volume_file_stamps};
+use crate::database_ranges::DatabaseRanges;
+use crate::database_volumes::DatabaseVolumes;
 use crate::hits::{self, HitsFile, RowLog};
 use crate::output_file::{OutputFile, reject_directory};
 use crate::output_offsets::OutputOffsets;
 use crate::search_checkpoint::{
-    self, CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
+    CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
 };
-use crate::search_plan::{PlanInputs, SearchPlan, partition_by_weight};
+use crate::search_forecast::{self, ForecastInputs};
+use crate::search_plan::{PlanInputs, SearchPlan};
 use crate::search_worker_pool::{ReportOutput, SearchWorkerPool};
-use crate::summary::{CpuSeconds, SearchProgress, SearchSummary, WallSeconds};
-use crate::tool_search;
-use crate::work_items::{BatchItems, RangeItems, SliceItems, unexpected_response};
-use crate::worker_protocol::{BatchInfo, HeaderLine, InitResponse, ProtocolFrame, Response, StageSeconds};
-use crate::{SearchError, SearchOptions, WorkerBackend};
+use crate::summary::{CpuSeconds, SearchForecast, SearchObserver, SearchProgress, SearchSummary, WallSeconds};
+use crate::work_items::{BatchItems, unexpected_response};
+use crate::worker_protocol::{HeaderLine, InitResponse, ProtocolFrame, Response, StageSeconds};
+use crate::{SearchError, SearchOptions, WorkerBackend, tool_search};
 
 /// Number of the SAM format in `-outfmt`. The SAM header depends on the reports, so it is written last.
 const SAM_FORMAT: u32 = 17;
-/// Number of slices per worker into which the queries of a batch are divided; one owner reports on each slice.
-const SLICES_PER_WORKER: usize = 2;
 /// Number of pieces of the queries per worker. DIAMOND or MMseqs2 runs once for each piece and reads the whole
 /// database.
 const PIECES_PER_WORKER: u32 = 2;
@@ -37,6 +38,12 @@ const PIECES_PER_WORKER: u32 = 2;
 const NOT_IDENTICAL_REASON: &str = "each range was searched separately with a limited number of subjects of a query \
                                  before the traceback: for queries with more hits than that, all runs together can \
                                  find better ones than one run";
+/// Maximum size of a range of a database that exceeds the memory, as a fraction of the memory for the database: the
+/// current range and the next one take half of it, and the kernel keeps the other half for what it has not yet removed.
+const RANGES_IN_MEMORY: u64 = 4;
+/// Maximum size of a range in any case, bytes: a search that is killed loses the work of each worker on one batch in a
+/// range, some minutes for this size.
+const MAX_RANGE_BYTES: u64 = 1 << 30;
 /// Minimum memory for reports in a worker, bytes, even if [`SearchOptions::memory_bytes`] is smaller.
 const MIN_REPORT_MEMORY_BYTES: u64 = 16 << 20;
 
@@ -49,6 +56,10 @@ pub struct Search<'a> {
     /// Identity of the search. A resumed search must have the same identity and partition as the stopped one.
     identity: SearchIdentity,
     partition: SearchPartition,
+    ranges: DatabaseRanges,
+    /// Size of the letters of the database on disk, bytes; 0 if the layout of the database is not known.
+    database_bytes: u64,
+    forecast: Option<SearchForecast>,
     checkpoint: Option<SearchCheckpoint>,
     resume_state: ResumeState,
     volumes: Vec<(PathBuf, FileStamp)>,
@@ -56,8 +67,9 @@ pub struct Search<'a> {
     hits_file: Option<HitsFile>,
     seconds: WallSeconds,
     engine_name: String,
-    /// Approximate total number of queries.
+    /// Approximate total number of queries, and of their letters.
     query_count: u64,
+    query_letters: u64,
 }
 
 #[derive(Default)]
@@ -95,48 +107,37 @@ impl<'a> Search<'a> {
             let problem = "DIAMOND and MMseqs2 write their own tables; omit it, or search with a program of BLAST+";
             return Err(SearchError::Unsupported { option: "--hits".into(), problem });
         }
-        let before = options
-            .command
-            .output_path
-            .as_deref()
-            .filter(|_| options.resume)
-            .and_then(SearchCheckpoint::read_partition);
+        let before = if options.resume { read_stopped_partition(options) } else { None };
         let known = PlanInputs {
             requested_ranges: options.range_count,
             workers: place.worker_count() as u32,
             query_letters: letters,
             batch_letters: 0,
         };
-        let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
-        let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_MEMORY_BYTES);
-        let tables = options.command.tool_search.as_ref().and_then(|bulk| bulk.range_tables.as_ref());
-        let ranges = tables.map(|tables| tables.ranges.len() as u32);
-        let wanted = match (SearchPlan::choose(known), &before) {
-            (_, Some(before)) if options.range_count.is_none() && ranges.is_none() => before.parts,
-            _ if ranges.is_some() => ranges.unwrap_or(1),
-            _ if is_bulk => options.range_count.unwrap_or(known.workers * PIECES_PER_WORKER),
-            (SearchPlan::Database { range_count }, _) => range_count,
-            (SearchPlan::Queries, _) => 1,
-        };
-        let scratch = options.scratch_directory.as_os_str().as_encoded_bytes();
-        let fields = if options.hits_path.is_some() { hits::row_field_names() } else { String::new() };
-        let greeting =
-            ProtocolFrame::new(b'I').with_u32(wanted).with_u64(share).with_text(scratch).with_text(line.as_bytes());
-        let greeting = greeting.with_text(fields.as_bytes());
+        let wanted = requested_ranges(options, known, before.as_ref());
+        let decides_ranges = !is_bulk && options.range_count.is_none() && before.is_none();
+        let range_bytes = options.cache_bytes.filter(|_| decides_ranges).map_or(0, max_range_bytes);
+        let greeting = init_request(options, wanted, range_bytes);
         let (workers, init_response) =
             SearchWorkerPool::start_all(place, greeting, options.command.program.name(), cancelled)?;
-        let plan =
-            match SearchPlan::choose(PlanInputs { batch_letters: init_response.batch_size.max(0) as u64, ..known }) {
-                _ if is_bulk => SearchPlan::Queries,
-                SearchPlan::Queries if !init_response.batch_sizes_vary => SearchPlan::Queries,
-                _ => SearchPlan::Database { range_count: init_response.ranges.len() as u32 },
-            };
+        let database = DatabaseVolumes::open(&init_response.volumes).filter(|_| !is_bulk).unwrap_or_default();
+        let database_bytes = database.total_bytes();
+        let exceeds = |hosts: u64| options.cache_bytes.is_some_and(|bytes| database_bytes > bytes * hosts);
+        let batch_letters = init_response.batch_size.max(0) as u64;
+        let plan = match SearchPlan::choose(PlanInputs { batch_letters, ..known }) {
+            _ if is_bulk => SearchPlan::Queries,
+            // If workers searched different queries, each would read the whole database from disk.
+            SearchPlan::Queries if !init_response.batch_sizes_vary && !exceeds(1) => SearchPlan::Queries,
+            _ => SearchPlan::Database { range_count: init_response.ranges.len() as u32 },
+        };
         let plan = before.filter(|_| options.range_count.is_none()).map_or(plan, |before| before.plan);
+        let hosts = u64::from(workers.backend().host_counts().0.max(1));
+        let ranges = DatabaseRanges::new(&init_response.ranges, &database, exceeds(hosts));
         let volumes = volume_file_stamps(&init_response.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
         let identity = search_identity(options, query, &engine_name, &volumes)?;
         let (partition, checkpoint, resume_state) =
-            (SearchPartition { plan, parts: wanted }, None, ResumeState::default());
+            (SearchPartition { plan, parts: init_response.requested_ranges }, None, ResumeState::default());
         let (counts, hits_file) = (SearchCounts::default(), None);
         Ok(Self {
             options,
@@ -145,6 +146,9 @@ impl<'a> Search<'a> {
             plan,
             identity,
             partition,
+            ranges,
+            database_bytes,
+            forecast: None,
             checkpoint,
             resume_state,
             volumes,
@@ -153,17 +157,46 @@ impl<'a> Search<'a> {
             seconds,
             engine_name,
             query_count,
+            query_letters: letters,
         })
     }
 
-    /// Runs the search and writes the output. Calls `report_progress` after each finished piece of work.
+    /// Predicts the work and the duration of the search: reads the end of the database and searches a sample of it, which
+    /// takes seconds. Returns `None` if nothing can be predicted: the search is empty or uses an external tool.
+    ///
+    /// # Errors
+    /// [`SearchError`] if the sample cannot be searched.
+    pub fn forecast(&mut self) -> Result<Option<&SearchForecast>, SearchError> {
+        if self.forecast.is_none() && !self.init_response.queries_are_empty && self.database_bytes > 0 {
+            let inputs = ForecastInputs {
+                options: self.options,
+                ranges: &self.ranges,
+                cuts: &self.init_response.ranges,
+                batch_letters: self.init_response.batch_size.max(0) as u64,
+                database_bytes: self.database_bytes,
+                query_count: self.query_count,
+                query_letters: self.query_letters,
+                group_queries: self.is_grouped().then(|| self.group_queries()),
+            };
+            self.forecast = search_forecast::forecast_search(&inputs, &mut self.workers)?;
+        }
+        Ok(self.forecast.as_ref())
+    }
+
+    /// Runs the search and writes the output. Reports the forecast to the observer before the search if the database
+    /// exceeds the memory, and the progress after each finished piece of work.
     ///
     /// # Errors
     /// [`SearchError`] if the search fails; an existing output file is then unchanged. If a later search can resume,
     /// the finished work stays in the checkpoint directory beside the output.
-    pub fn run(mut self, report_progress: &dyn Fn(SearchProgress)) -> Result<SearchSummary, SearchError> {
+    pub fn run(mut self, observer: &SearchObserver<'_>) -> Result<SearchSummary, SearchError> {
         let begun = Instant::now();
-        let searched = self.search_and_commit(report_progress);
+        if self.ranges.exceeds_memory
+            && let Some(forecast) = self.forecast()?
+        {
+            (observer.plan)(forecast);
+        }
+        let searched = self.search_and_commit(observer.progress);
         let journal = self.checkpoint.take();
         let bytes = match (searched, journal) {
             (Ok(bytes), journal) => {
@@ -337,149 +370,6 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    fn search_database_ranges(
-        &mut self,
-        output: &mut ReportOutput,
-        step: &dyn Fn(SearchProgress),
-    ) -> Result<(), SearchError> {
-        let mut sizes = vec![self.init_response.batch_size];
-        let mut extensions: Vec<i32> = Vec::new();
-        // The finished batches of an earlier search are always the first ones, because batches are reported in order.
-        let finished = (0..).map_while(|number| self.resume_state.batches.remove(&number)).collect::<Vec<_>>();
-        self.resume_state.batches = finished.iter().map(|batch| (batch.number, batch.clone())).collect();
-        self.counts.header_lines = self.restore_batches()?;
-        self.counts.resumed_batches = finished.len() as u32;
-        for number in 0.. {
-            let (found, is_last) = match finished.get(number as usize) {
-                Some(batch) => {
-                    let end =
-                        batch.reports.last().map_or(output.offsets.known_end(), |report| report.offset + report.bytes);
-                    output.offsets = OutputOffsets::starting_at(end);
-                    (batch.extensions, batch.is_last)
-                }
-                None => self.search_batch(number, &sizes, output, step)?,
-            };
-            step(SearchProgress::new(self.counts.queries, self.query_count, 0.0));
-            if is_last {
-                return Ok(());
-            }
-            if self.init_response.batch_sizes_vary {
-                extensions.push(found as i32);
-                match self.workers.request(0, &ProtocolFrame::new(b'M').with_i32s(&extensions))? {
-                    Response::BatchSize(size) => sizes.push(size),
-                    other => return Err(unexpected_response(&other)),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Searches a batch of queries and writes its reports. Returns the number of extensions, and true for the last
-    /// batch.
-    fn search_batch(
-        &mut self,
-        number: u32,
-        sizes: &[i32],
-        output: &mut ReportOutput,
-        step: &dyn Fn(SearchProgress),
-    ) -> Result<(i64, bool), SearchError> {
-        let open = ProtocolFrame::new(b'B').with_u32(number).with_i32s(sizes);
-        let batch = self.open_batch(&open)?;
-        if batch.queries == 0 {
-            return Ok((0, true));
-        }
-        let (before, of) = (self.counts.queries, self.query_count);
-        let tell = |share: f64| step(SearchProgress::new(before, of, share * f64::from(batch.queries)));
-        let ranges_done = std::mem::take(&mut self.resume_state.ranges);
-        let mut ranges =
-            RangeItems::new(&self.init_response, (number, batch), open.clone(), &tell, self.checkpoint.as_mut());
-        ranges.restore_ranges(ranges_done)?;
-        if !batch.is_unsplittable {
-            let begun = Instant::now();
-            let count = ranges.range_count();
-            self.workers.process_items(&mut ranges, Some(count), None)?;
-            // After its last range, every worker waits for another range of this batch until it receives this frame.
-            (0..self.workers.worker_count()).for_each(|worker| self.workers.send(worker, &ProtocolFrame::new(b'E')));
-            self.seconds.search += begun.elapsed().as_secs_f64();
-        }
-        let begun = Instant::now();
-        let (hits, extensions) = (std::mem::take(&mut ranges.hits), ranges.total_extensions());
-        self.counts.dropped_subjects += ranges.dropped_subjects;
-        drop(ranges);
-        let mut reported = self.report_batch(batch, &hits, open, output)?;
-        self.seconds.report += begun.elapsed().as_secs_f64();
-        self.counts.queries += u64::from(batch.queries);
-        self.counts.batches += 1;
-        if let Some(journal) = &mut self.checkpoint {
-            (reported.number, reported.extensions) = (u64::from(number), extensions);
-            journal.append_entry(&CheckpointEntry::Batch(reported))?;
-        }
-        Ok((extensions, batch.is_last))
-    }
-
-    /// Requests every worker to open a batch of queries, and returns its description, which is the same from all
-    /// workers.
-    fn open_batch(&mut self, open: &ProtocolFrame) -> Result<BatchInfo, SearchError> {
-        let answers = self.workers.request_all(open)?;
-        match answers.first() {
-            Some(Response::Batch(batch)) => Ok(*batch),
-            Some(other) => Err(unexpected_response(other)),
-            None => Err(SearchError::Protocol { problem: "no search worker is left".into() }),
-        }
-    }
-
-    /// Sends the hits of a batch to the owners, which write the reports. Returns the extents of the reports.
-    fn report_batch(
-        &mut self,
-        batch: BatchInfo,
-        hits: &[Vec<Vec<u8>>],
-        open_request: ProtocolFrame,
-        output: &mut ReportOutput,
-    ) -> Result<search_checkpoint::FinishedBatch, SearchError> {
-        let queries = batch.queries as usize;
-        let cuts = if batch.has_joint_hits || batch.is_unsplittable {
-            vec![0, queries]
-        } else {
-            let weights: Vec<u64> = hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
-            partition_by_weight(&weights, self.workers.worker_count() * SLICES_PER_WORKER)
-        };
-        let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
-        let header_lines = vec![Vec::new(); slices.len()];
-        let count = slices.len() as u64;
-        let extents = vec![(FileExtent { offset: 0, bytes: 0, checksum: 0 }, None); slices.len()];
-        let (hits_file, earlier_slices) = (self.hits_file.as_mut(), self.counts.slices);
-        let mut job = SliceItems {
-            slices,
-            batch,
-            hits,
-            header_lines,
-            extents,
-            open_request,
-            sent_bytes: 0,
-            hits_file,
-            earlier_slices,
-        };
-        let mut layout =
-            ReportOutput { path: output.path.clone(), offsets: OutputOffsets::starting_at(output.offsets.known_end()) };
-        self.workers.process_items(&mut job, Some(count), Some(&mut layout))?;
-        output.offsets = OutputOffsets::starting_at(layout.offsets.known_end());
-        self.counts.slices += count;
-        self.counts.hits_bytes += job.sent_bytes;
-        let lines: Vec<HeaderLine> = job.header_lines.into_iter().flatten().collect();
-        self.counts.header_lines.extend(lines.iter().cloned());
-        let (reports, rows): (Vec<FileExtent>, Vec<Option<FileExtent>>) = job.extents.into_iter().unzip();
-        let rows = rows.into_iter().flatten().collect();
-        Ok(search_checkpoint::FinishedBatch {
-            number: 0,
-            queries: batch.queries,
-            is_last: batch.is_last,
-            extensions: 0,
-            reports,
-            rows,
-            header_lines: lines,
-        })
-    }
-
     /// Returns the prolog, the epilog or the SAM header, which any worker can format.
     fn request_text(&mut self, request: &ProtocolFrame) -> Result<Vec<u8>, SearchError> {
         match self.workers.request(0, request)? {
@@ -530,10 +420,46 @@ impl<'a> Search<'a> {
             seconds: self.seconds,
             cpu_seconds: CpuSeconds { search, traceback, format, other: total - search - traceback - format, total },
             imbalance: if search > 0.0 { busiest * stages.len() as f64 / search } else { 1.0 },
+            forecast: self.forecast,
             range_start_milliseconds: (started > 0).then(|| 1e3 * range_starts / started as f64),
             worker_memory_bytes: stages.iter().map(|stages| stages.memory_bytes).max().unwrap_or(0),
         })
     }
+}
+
+/// Returns the maximum size of a range, given the memory for the database; both in bytes.
+fn max_range_bytes(cache_bytes: u64) -> u64 {
+    (cache_bytes / RANGES_IN_MEMORY).clamp(1, MAX_RANGE_BYTES)
+}
+
+/// Returns the partition of the stopped search with the same output; `None` if there is no checkpoint.
+fn read_stopped_partition(options: &SearchOptions) -> Option<SearchPartition> {
+    options.command.output_path.as_deref().and_then(SearchCheckpoint::read_partition)
+}
+
+/// Returns the number of ranges of the database to request from the workers; for DIAMOND and MMseqs2, the number of pieces
+/// of the queries. A stopped search that is resumed, `before`, keeps its number.
+fn requested_ranges(options: &SearchOptions, known: PlanInputs, before: Option<&SearchPartition>) -> u32 {
+    let tool_search = options.command.tool_search.as_ref();
+    let tables = tool_search.and_then(|bulk| bulk.range_tables.as_ref());
+    match (SearchPlan::choose(known), tables, before) {
+        (_, Some(tables), _) => tables.ranges.len() as u32,
+        (_, None, Some(before)) if options.range_count.is_none() => before.parts,
+        _ if tool_search.is_some() => options.range_count.unwrap_or(known.workers * PIECES_PER_WORKER),
+        (SearchPlan::Database { range_count }, ..) => range_count,
+        (SearchPlan::Queries, ..) => 1,
+    }
+}
+
+/// Returns the request with which a worker opens the database and the queries. `range_bytes` is the maximum size of a
+/// range; 0 for no limit.
+fn init_request(options: &SearchOptions, ranges: u32, range_bytes: u64) -> ProtocolFrame {
+    let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
+    let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_MEMORY_BYTES);
+    let scratch = options.scratch_directory.as_os_str().as_encoded_bytes();
+    let fields = if options.hits_path.is_some() { hits::row_field_names() } else { String::new() };
+    let request = ProtocolFrame::new(b'I').with_u32(ranges).with_u64(range_bytes).with_u64(share);
+    request.with_text(scratch).with_text(line.as_bytes()).with_text(fields.as_bytes())
 }
 
 /// Returns the number of sequences of a FASTA file, and the approximate number of letters: all bytes of sequence lines.

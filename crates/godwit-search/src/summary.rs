@@ -12,16 +12,63 @@ pub struct SearchProgress {
     pub reported_queries: u64,
     /// Total number of queries.
     pub total_queries: u64,
-    /// Completed fraction of the search, 0 to 1. A query whose report is complete counts fully; a query of the current
-    /// batch counts by the fraction of the database ranges that are searched.
+    /// Completed fraction of the search, 0 to 1. A query whose report is complete counts fully; other queries count by
+    /// their searched ranges, and by the share of the time that reports take.
     pub fraction: f64,
 }
 
 impl SearchProgress {
-    pub(crate) fn new(reported_queries: u64, of: u64, at_hand: f64) -> Self {
-        let fraction = ((reported_queries as f64 + at_hand) / of.max(1) as f64).min(1.0);
+    /// Creates the progress of a search of about `of` queries. `done` is the number of queries that are done; a fraction
+    /// for queries in progress.
+    pub(crate) fn new(reported_queries: u64, of: u64, done: f64) -> Self {
+        let fraction = (done / of.max(1) as f64).min(1.0);
         Self { reported_queries, total_queries: of.max(reported_queries), fraction }
     }
+}
+
+/// The predicted work and duration of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchForecast {
+    /// Size of the letters of the database on disk, bytes.
+    pub database_bytes: u64,
+    /// Part of it that was in the page cache of this host before the search, bytes.
+    pub cached_bytes: u64,
+    /// Memory for pages of the database, bytes; `None` if it is not known.
+    pub cache_memory_bytes: Option<u64>,
+    /// Number of ranges of the database.
+    #[serde(rename = "fragments")]
+    pub range_count: u32,
+    /// Number of queries.
+    pub queries: u64,
+    /// Number of times that the database is read or searched from start to end.
+    pub passes: u64,
+    /// Number of bytes to read from disk.
+    pub read_bytes: u64,
+    /// Measured rate of reading, bytes/s; `None` if it could not be measured.
+    pub read_bytes_per_s: Option<f64>,
+    /// Time for reading, seconds. Workers search the previous range in this time.
+    pub read_s: f64,
+    /// Time of the preliminary search without waiting for the disk, seconds.
+    pub search_s: f64,
+    /// Time of tracebacks and reports, seconds.
+    pub report_s: f64,
+    /// Duration of the search, seconds.
+    pub total_s: f64,
+}
+
+impl SearchForecast {
+    /// Returns the share of the duration that tracebacks and reports take, 0 to 1.
+    pub(crate) fn report_share(&self) -> f64 {
+        self.report_s / self.total_s.max(1e-9)
+    }
+}
+
+/// Functions that a search calls while it runs.
+pub struct SearchObserver<'a> {
+    /// Receives the forecast of a search whose database exceeds the memory, before the search.
+    pub plan: &'a dyn Fn(&SearchForecast),
+    /// Receives the progress after each finished piece of work.
+    pub progress: &'a dyn Fn(SearchProgress),
 }
 
 /// The summary of a completed search: its inputs, its plan, and its times.
@@ -76,6 +123,9 @@ pub struct SearchSummary {
     /// CPU time of the busiest worker in the preliminary search, divided by the mean of all workers. 1 is perfect
     /// balance.
     pub imbalance: f64,
+    /// The forecast of the search; `None` if the database fits into memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<SearchForecast>,
     /// Mean CPU time, in milliseconds, between the end of a range and the first sequence of the same worker's next
     /// range. It includes sending the hits. `None` if no worker searched two ranges of a batch.
     pub range_start_milliseconds: Option<f64>,

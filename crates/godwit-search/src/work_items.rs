@@ -5,167 +5,272 @@ use std::collections::BTreeMap;
 use godwit_fleet::leases::ItemId;
 
 use crate::SearchError;
+use crate::database_ranges::DatabaseRanges;
+use crate::database_volumes::DatabaseExtent;
+use crate::hit_store::HitStore;
 use crate::hits::HitsFile;
-use crate::search_checkpoint::{self, CheckpointEntry, FileExtent, SearchCheckpoint};
+use crate::search_checkpoint::{self, CheckpointEntry, FileExtent, FinishedSlice, SearchCheckpoint};
 use crate::search_worker_pool::{ItemResult, WorkItems};
 use crate::summary::SearchProgress;
 use crate::thresholds::EvalueThresholds;
-use crate::worker_protocol::{BatchInfo, FieldReader, HeaderLine, InitResponse, ProtocolFrame, Response};
+use crate::worker_protocol::{BatchInfo, FieldReader, OPEN_BATCH, ProtocolFrame, Response};
 
 /// Returns the error for a response of the wrong kind.
 pub(crate) fn unexpected_response(answer: &Response) -> SearchError {
     SearchError::Protocol { problem: format!("the worker sent an unexpected response {answer:?}") }
 }
 
-/// Work items for the preliminary search of a batch of queries: each item is one range of the database.
-pub(crate) struct RangeItems<'a> {
-    /// First sequence and end (exclusive, 0-based) of each range; ranges with the most letters are first.
-    ranges: Vec<(u32, u32)>,
-    finished_ranges: usize,
-    /// Function to call with the finished fraction of the ranges, 0 to 1.
-    report_progress: &'a dyn Fn(f64),
-    /// Serialized hits: the outer index is the query, the inner index the range.
-    pub(crate) hits: Vec<Vec<Vec<u8>>>,
-    /// Number of extensions in each range; `None` for a range that is not finished.
-    extensions: Vec<Option<i64>>,
+/// A batch of queries in the preliminary search.
+struct BatchSearch {
+    /// Number of the batch, from 0.
+    number: u32,
+    info: BatchInfo,
+    /// By range: the number of extensions and the extent of the hits; `None` for a range that is not finished.
+    ranges: Vec<Option<(i64, FileExtent)>>,
     thresholds: EvalueThresholds,
+}
+
+impl BatchSearch {
+    /// Returns the number of elements in the hits of a range: one for each query, or one for all queries.
+    fn hit_groups(&self) -> usize {
+        if self.info.has_joint_hits { 1 } else { self.info.queries as usize }
+    }
+
+    /// Parses the stored hits of a range.
+    fn parse_hits(&self, bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut fields = FieldReader::new(bytes);
+        let hits = (0..self.hit_groups()).map(|_| fields.read_text()).collect::<Option<_>>()?;
+        fields.is_empty().then_some(hits)
+    }
+}
+
+/// Work items for the preliminary search of a group of batches: each item is one range of the database with one batch.
+/// All batches search a range before the first one searches the next range.
+pub(crate) struct RangeItems<'a, 's> {
+    ranges: &'a mut DatabaseRanges,
+    /// Numbers of the ranges, in the order of the search.
+    order: Vec<usize>,
+    /// By position in `order`: true if a host reads this range or was requested to read it ahead.
+    is_read: Vec<bool>,
+    batches: Vec<BatchSearch>,
+    /// The request that opens the batch, if the group is one batch that all workers have open; `None` if workers open
+    /// batches of the group as they need them.
+    open_request: Option<ProtocolFrame>,
+    finished_items: u64,
+    /// Function to call with the finished fraction of the items, 0 to 1.
+    report_progress: &'a dyn Fn(f64),
+    store: &'s HitStore,
     /// Number of subjects that workers dropped because the list of the query was full of better subjects.
     pub(crate) dropped_subjects: u64,
-    open_request: ProtocolFrame,
-    /// Number of the batch of queries, from 0.
-    batch_number: u32,
     checkpoint: Option<&'a mut SearchCheckpoint>,
 }
 
-impl<'a> RangeItems<'a> {
+impl<'a, 's> RangeItems<'a, 's> {
+    /// Creates the items of a group of consecutive batches, the first of which has the number `first_batch`.
     pub(crate) fn new(
-        ready: &InitResponse,
-        (batch_number, batch): (u32, BatchInfo),
-        open_request: ProtocolFrame,
+        ranges: &'a mut DatabaseRanges,
+        (first_batch, group): (u32, &[BatchInfo]),
+        open_request: Option<ProtocolFrame>,
+        store: &'s HitStore,
         report_progress: &'a dyn Fn(f64),
         checkpoint: Option<&'a mut SearchCheckpoint>,
     ) -> Self {
-        let mut order = ready.ranges.clone();
-        order.sort_by_key(|(.., letters)| std::cmp::Reverse(*letters));
-        let ranges: Vec<(u32, u32)> = order.into_iter().map(|(first, last, _)| (first, last)).collect();
-        let groups = if batch.has_joint_hits { 1 } else { batch.queries as usize };
-        let (hits, extensions) = (vec![vec![Vec::new(); ranges.len()]; groups], vec![None; ranges.len()]);
-        let (thresholds, dropped_subjects) = (EvalueThresholds::default(), 0);
+        let batches = (first_batch..).zip(group).map(|(number, info)| BatchSearch {
+            number,
+            info: *info,
+            ranges: vec![None; ranges.count()],
+            thresholds: EvalueThresholds::default(),
+        });
+        let (batches, order) = (batches.collect(), ranges.search_order());
         Self {
-            hits,
+            is_read: vec![false; order.len()],
             ranges,
-            finished_ranges: 0,
-            report_progress,
-            extensions,
-            thresholds,
-            dropped_subjects,
+            order,
+            batches,
             open_request,
-            batch_number,
+            finished_items: 0,
+            report_progress,
+            store,
+            dropped_subjects: 0,
             checkpoint,
         }
     }
 
-    /// Restores the hits of the ranges that the stopped search had finished. If the hits of a range cannot be parsed,
-    /// the range is searched again.
-    pub(crate) fn restore_ranges(&mut self, ranges: BTreeMap<u64, (i64, FileExtent)>) -> Result<(), SearchError> {
-        for (range, (extensions, kept)) in ranges {
-            let Some(journal) = &self.checkpoint else { return Ok(()) };
-            let bytes = journal.read_hits(kept)?;
-            let mut fields = FieldReader::new(&bytes);
-            let hits: Option<Vec<Vec<u8>>> = self.hits.iter().map(|_| fields.read_text()).collect();
-            let (Some(hits), true) = (hits, fields.is_empty() && range < self.ranges.len() as u64) else { continue };
-            self.thresholds.add_hits(&hits, 0);
-            self.store_range(range as usize, extensions, hits);
+    /// Takes those ranges out of `finished` that the stopped search had finished for batches of this group. If the hits
+    /// of a range cannot be parsed, the range is searched again.
+    pub(crate) fn restore_ranges(
+        &mut self,
+        finished: &mut BTreeMap<(u32, u64), (i64, FileExtent)>,
+    ) -> Result<(), SearchError> {
+        for batch in &mut self.batches {
+            let all = (batch.number, 0)..=(batch.number, u64::MAX);
+            let own: Vec<(u32, u64)> = finished.range(all).map(|(key, _)| *key).collect();
+            for key in own {
+                let Some((extensions, kept)) = finished.remove(&key) else { continue };
+                let hits = batch.parse_hits(&self.store.read(kept)?);
+                let (Some(hits), Some(range)) = (hits, batch.ranges.get_mut(key.1 as usize)) else { continue };
+                batch.thresholds.add_hits(&hits, 0);
+                *range = Some((extensions, kept));
+                self.finished_items += 1;
+            }
+        }
+        if self.finished_items > 0 {
+            (self.report_progress)(self.finished_items as f64 / self.item_count().max(1) as f64);
         }
         Ok(())
     }
 
-    fn store_range(&mut self, range: usize, extensions: i64, hits: Vec<Vec<u8>>) {
-        self.extensions[range] = Some(extensions);
-        for (query, hits) in hits.into_iter().enumerate() {
-            self.hits[query][range] = hits;
-        }
-        self.finished_ranges += 1;
-        (self.report_progress)(self.finished_ranges as f64 / self.ranges.len() as f64);
+    /// Returns the number of items.
+    pub(crate) fn item_count(&self) -> u64 {
+        (self.order.len() * self.batches.len()) as u64
     }
 
-    /// Returns the number of ranges of the database.
-    pub(crate) fn range_count(&self) -> u64 {
-        self.ranges.len() as u64
+    /// Returns the results of the batches: the number of extensions, and the hits. The outer index of hits is the
+    /// query, the inner index the range.
+    pub(crate) fn into_results(self) -> Vec<BatchHits<'s>> {
+        let results = self.batches.into_iter().map(|batch| {
+            let extensions = batch.ranges.iter().flatten().map(|(extensions, _)| *extensions).sum();
+            BatchHits { extensions, batch, store: self.store }
+        });
+        results.collect()
     }
 
-    /// Returns the total number of extensions in all finished ranges.
-    pub(crate) fn total_extensions(&self) -> i64 {
-        self.extensions.iter().flatten().sum()
+    /// Returns the position in the order of the search, the number of the range, and the index of the batch in the
+    /// group.
+    fn item_place(&self, item: ItemId) -> (usize, usize, usize) {
+        let (position, batch) = (item.0 as usize / self.batches.len(), item.0 as usize % self.batches.len());
+        (position, self.order[position], batch)
     }
 }
 
-impl WorkItems for RangeItems<'_> {
+/// The stored hits of a batch after the preliminary search.
+pub(crate) struct BatchHits<'s> {
+    /// Number of extensions in all ranges.
+    pub(crate) extensions: i64,
+    batch: BatchSearch,
+    store: &'s HitStore,
+}
+
+impl BatchHits<'_> {
+    /// Returns the description of the batch.
+    pub(crate) fn info(&self) -> BatchInfo {
+        self.batch.info
+    }
+
+    /// Reads the hits. The outer index is the query, the inner index the range; there is one query if the hits of the
+    /// batch are joint.
+    pub(crate) fn read(&self) -> Result<Vec<Vec<Vec<u8>>>, SearchError> {
+        let mut hits = vec![Vec::with_capacity(self.batch.ranges.len()); self.batch.hit_groups()];
+        for (_, kept) in self.batch.ranges.iter().flatten() {
+            let range = self.batch.parse_hits(&self.store.read(*kept)?);
+            let range = range.ok_or_else(|| SearchError::Protocol { problem: "stored hits cannot be read".into() })?;
+            for (query, range) in range.into_iter().enumerate() {
+                hits[query].push(range);
+            }
+        }
+        Ok(hits)
+    }
+}
+
+impl WorkItems for RangeItems<'_, '_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
-        let (first, last) = self.ranges[item.0 as usize];
-        self.thresholds.append_to(ProtocolFrame::new(b'R').with_u64(item.0).with_u32(first).with_u32(last))
+        let (_, range, batch) = self.item_place(item);
+        let (range, group_start) = (self.ranges.range(range), self.batches[0].number);
+        let batch = &mut self.batches[batch];
+        let (number, start) =
+            if self.open_request.is_some() { (OPEN_BATCH, OPEN_BATCH) } else { (batch.number, group_start) };
+        let request = ProtocolFrame::new(b'R').with_u64(item.0).with_u32(number).with_u32(start);
+        batch.thresholds.append_to(request.with_u32(range.first).with_u32(range.end))
+    }
+
+    fn suits_host(&self, host: usize, item: ItemId) -> bool {
+        self.ranges.suits_host(self.item_place(item).1, host)
+    }
+
+    /// The host reads the range of the item now. It also gets the next range that no other host reads, and reads it
+    /// ahead if the database exceeds the memory.
+    fn record_lease(&mut self, host: usize, item: ItemId) -> Vec<DatabaseExtent> {
+        let (position, range, _) = self.item_place(item);
+        self.ranges.assign_host(range, host);
+        self.is_read[position] = true;
+        let next = (position + 1..self.order.len()).find(|next| self.ranges.suits_host(self.order[*next], host));
+        let Some(next) = next.filter(|next| !self.is_read[*next]) else { return Vec::new() };
+        self.ranges.assign_host(self.order[next], host);
+        self.is_read[next] = true;
+        if self.ranges.exceeds_memory { self.ranges.range(self.order[next]).extents.clone() } else { Vec::new() }
     }
 
     fn accept_response(&mut self, item: ItemId, answer: Response) -> Result<ItemResult, SearchError> {
+        let (_, range, index) = self.item_place(item);
+        let batch = &mut self.batches[index];
         let Response::Hits { item: found, extensions, list_capacity, dropped_subjects, hits } = answer else {
             return Err(unexpected_response(&answer));
         };
-        if found != item || hits.len() != self.hits.len() {
+        if found != item || hits.len() != batch.hit_groups() {
             return Err(SearchError::Protocol { problem: "the worker sent the hits of another range".into() });
         }
         // If two workers searched the same range, ignore the second response.
-        if self.extensions[item.0 as usize].is_some() {
+        if batch.ranges[range].is_some() {
             return Ok(ItemResult::Done);
         }
+        let bytes = hits.iter().fold(ProtocolFrame::new(b'H'), |frame, hits| frame.with_text(hits)).into_body();
+        let kept = self.store.append(&bytes)?;
         if let Some(journal) = &mut self.checkpoint {
-            let bytes = hits.iter().fold(ProtocolFrame::new(b'H'), |frame, hits| frame.with_text(hits)).into_body();
-            journal.store_range(self.batch_number, item.0, extensions, &bytes)?;
+            let (batch, range) = (batch.number, range as u64);
+            journal.append_entry(&CheckpointEntry::Range { batch, range, extensions, hits: kept })?;
         }
-        self.thresholds.add_hits(&hits, list_capacity);
+        batch.thresholds.add_hits(&hits, list_capacity);
+        batch.ranges[range] = Some((extensions, kept));
         self.dropped_subjects += dropped_subjects;
-        self.store_range(item.0 as usize, extensions, hits);
+        self.finished_items += 1;
+        (self.report_progress)(self.finished_items as f64 / self.item_count() as f64);
         Ok(ItemResult::Done)
     }
 
     fn resumed_report_bytes(&self, item: ItemId) -> Option<u64> {
-        self.extensions[item.0 as usize].map(|_| 0)
+        let (_, range, batch) = self.item_place(item);
+        let batch = &self.batches[batch];
+        // An unsplittable batch is searched when its report is made.
+        (batch.info.is_unsplittable || batch.ranges[range].is_some()).then_some(0)
     }
 
     fn setup_requests(&self) -> Vec<ProtocolFrame> {
-        vec![self.open_request.clone()]
+        self.open_request.iter().cloned().collect()
     }
 
     fn describe_item(&self, item: ItemId) -> String {
-        let (first, last) = self.ranges[item.0 as usize];
-        format!("sequences {} to {last} of the database", first + 1)
+        let (_, range, batch) = self.item_place(item);
+        let (range, batch) = (self.ranges.range(range), self.batches[batch].number + 1);
+        format!("sequences {} to {} of the database with batch {batch} of the queries", range.first + 1, range.end)
     }
 }
 
 /// Work items for the reports of a batch: each item is a slice of the queries, for which one worker computes the
 /// reports.
 pub(crate) struct SliceItems<'a> {
-    pub(crate) slices: Vec<(usize, usize)>,
+    /// The slices, in the order of the queries. A slice whose reports are not written yet has extents of 0 bytes.
+    pub(crate) slices: Vec<FinishedSlice>,
+    /// By slice: true if its reports are written to the output.
+    pub(crate) is_written: Vec<bool>,
     pub(crate) batch: BatchInfo,
     pub(crate) hits: &'a [Vec<Vec<u8>>],
-    pub(crate) header_lines: Vec<Vec<HeaderLine>>,
-    /// For each slice, the extent of its report in the output, and of its rows in the row log.
-    pub(crate) extents: Vec<(FileExtent, Option<FileExtent>)>,
     pub(crate) open_request: ProtocolFrame,
     pub(crate) sent_bytes: u64,
     pub(crate) hits_file: Option<&'a mut HitsFile>,
     /// Number of slices of all earlier batches.
     pub(crate) earlier_slices: u64,
+    /// Function to call with the fraction of the queries whose reports are written, 0 to 1.
+    pub(crate) report_progress: &'a dyn Fn(f64),
+    pub(crate) checkpoint: Option<&'a mut SearchCheckpoint>,
 }
 
 impl WorkItems for SliceItems<'_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
-        let index = item.0 as usize;
-        let (first, last) = self.slices[index];
+        let FinishedSlice { first, end, .. } = self.slices[item.0 as usize];
         let alone = u8::from(self.batch.is_unsplittable);
-        let mut request =
-            ProtocolFrame::new(b'O').with_u64(item.0).with_u32(first as u32).with_u32(last as u32).with_u8(alone);
+        let mut request = ProtocolFrame::new(b'O').with_u64(item.0).with_u32(first).with_u32(end).with_u8(alone);
         if !self.batch.is_unsplittable {
-            let groups = if self.batch.has_joint_hits { self.hits } else { &self.hits[first..last] };
+            let groups = if self.batch.has_joint_hits { self.hits } else { &self.hits[first as usize..end as usize] };
             for hits in groups.iter().flatten() {
                 self.sent_bytes += hits.len() as u64;
                 request = request.with_text(hits);
@@ -181,20 +286,32 @@ impl WorkItems for SliceItems<'_> {
         if found != item {
             return Err(SearchError::Protocol { problem: "the worker sent a report on other queries".into() });
         }
-        self.header_lines[item.0 as usize] = lines;
-        let place = &mut self.extents[item.0 as usize];
-        place.0 = FileExtent { offset: 0, bytes, checksum };
+        let slice = &mut self.slices[item.0 as usize];
+        slice.header_lines = lines;
+        slice.report = FileExtent { offset: 0, bytes, checksum };
         if let Some(table) = &mut self.hits_file
             && let Some(kept) = table.add_rows(self.earlier_slices + item.0, &rows)?
         {
-            place.1 = Some(kept);
+            slice.rows = Some(kept);
         }
         // `last` has no effect here, because the number of slices was known from the start.
         Ok(ItemResult::Report { bytes, last: false })
     }
 
+    fn resumed_report_bytes(&self, item: ItemId) -> Option<u64> {
+        self.is_written[item.0 as usize].then(|| self.slices[item.0 as usize].report.bytes)
+    }
+
     fn record_written(&mut self, item: ItemId, offset: u64) -> Result<(), SearchError> {
-        self.extents[item.0 as usize].0.offset = offset;
+        let slice = &mut self.slices[item.0 as usize];
+        slice.report.offset = offset;
+        self.is_written[item.0 as usize] = true;
+        if let Some(journal) = &mut self.checkpoint {
+            journal.append_entry(&CheckpointEntry::Slice(slice.clone()))?;
+        }
+        let written = self.slices.iter().zip(&self.is_written).filter(|(_, is_written)| **is_written);
+        let queries: u32 = written.map(|(slice, _)| slice.end - slice.first).sum();
+        (self.report_progress)(f64::from(queries) / f64::from(self.batch.queries.max(1)));
         Ok(())
     }
 
@@ -203,8 +320,8 @@ impl WorkItems for SliceItems<'_> {
     }
 
     fn describe_item(&self, item: ItemId) -> String {
-        let (first, last) = self.slices[item.0 as usize];
-        format!("queries {} to {last} of a batch", first + 1)
+        let FinishedSlice { first, end, .. } = &self.slices[item.0 as usize];
+        format!("queries {} to {end} of a batch", first + 1)
     }
 }
 
@@ -258,7 +375,8 @@ impl WorkItems for BatchItems<'_> {
             header_lines,
         };
         self.batches.insert(item.0, batch);
-        (self.report_progress)(SearchProgress::new(self.reported_queries(), self.total_queries, 0.0));
+        let reported = self.reported_queries();
+        (self.report_progress)(SearchProgress::new(reported, self.total_queries, reported as f64));
         Ok(ItemResult::Report { bytes, last: is_last })
     }
 
@@ -285,5 +403,66 @@ impl WorkItems for BatchItems<'_> {
 
     fn describe_item(&self, item: ItemId) -> String {
         format!("batch {} of the queries", item.0 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database_volumes::DatabaseVolumes;
+
+    const BATCH: BatchInfo =
+        BatchInfo { queries: 2, letters: 99, is_last: false, has_joint_hits: false, is_unsplittable: false };
+
+    fn response(item: u64) -> Response {
+        let hits = vec![vec![7; item as usize], Vec::new()];
+        Response::Hits { item: ItemId(item), extensions: 3, list_capacity: 0, dropped_subjects: 1, hits }
+    }
+
+    #[test]
+    fn all_batches_of_a_group_search_a_range_before_the_next_one() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let store = HitStore::create_unnamed(directory.path()).expect("scratch can be written");
+        let cuts = [(0, 5, 10), (5, 9, 30), (9, 12, 20)];
+        let mut ranges = DatabaseRanges::new(&cuts, &DatabaseVolumes::default(), true);
+        let alone = BatchInfo { is_unsplittable: true, ..BATCH };
+        let mut items = RangeItems::new(&mut ranges, (5, &[BATCH, alone, BATCH]), None, &store, &|_| {}, None);
+        assert_eq!(items.item_count(), 9);
+        let request = |number, first, end| {
+            let request = ProtocolFrame::new(b'R').with_u64(3 * u64::from(first == 5) + u64::from(number == 7) * 2);
+            request.with_u32(number).with_u32(5).with_u32(first).with_u32(end).with_u32(0).to_bytes()
+        };
+        assert_eq!(items.item_request(ItemId(0)).to_bytes(), request(5, 0, 5));
+        assert_eq!(items.item_request(ItemId(2)).to_bytes(), request(7, 0, 5));
+        assert_eq!(items.item_request(ItemId(3)).to_bytes(), request(5, 5, 9));
+        for item in [0, 2, 3, 5, 6, 8] {
+            assert_eq!(items.resumed_report_bytes(ItemId(item)), None);
+            items.accept_response(ItemId(item), response(item)).expect("it is the response");
+        }
+        assert!((0..9).all(|item| items.resumed_report_bytes(ItemId(item)) == Some(0)));
+        assert_eq!(items.dropped_subjects, 6);
+        let results = items.into_results();
+        assert_eq!(results.iter().map(|batch| batch.extensions).collect::<Vec<_>>(), [9, 0, 9]);
+        // The range with the most letters has the number 0, but this one is searched in the order of the database.
+        let hits = results[2].read().expect("they were stored");
+        assert_eq!(hits, [vec![vec![7; 5], vec![7; 8], vec![7; 2]], vec![Vec::new(); 3]]);
+    }
+
+    #[test]
+    fn a_host_gets_the_range_that_it_searches_and_the_next_one() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let store = HitStore::create_unnamed(directory.path()).expect("scratch can be written");
+        let cuts = [(0, 5, 10), (5, 9, 10), (9, 12, 10), (12, 13, 10)];
+        let mut ranges = DatabaseRanges::new(&cuts, &DatabaseVolumes::default(), true);
+        let mut items = RangeItems::new(&mut ranges, (0, &[BATCH, BATCH]), None, &store, &|_| {}, None);
+        let suited = |items: &RangeItems<'_, '_>, host| -> Vec<u64> {
+            (0..8).filter(|item| items.suits_host(host, ItemId(*item))).collect()
+        };
+        items.record_lease(1, ItemId(0));
+        assert_eq!(suited(&items, 2), [4, 5, 6, 7]);
+        items.record_lease(2, ItemId(4));
+        items.record_lease(1, ItemId(1));
+        assert_eq!((suited(&items, 1), suited(&items, 2)), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
+        assert_eq!(suited(&items, 3), [] as [u64; 0]);
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use godwit_engines::EngineError;
 
+use crate::database_volumes::DatabaseExtent;
+use crate::read_ahead::ReadAhead;
 use crate::worker_process::{WorkerExit, WorkerProcess, WorkerSpec};
 use crate::{SearchError, SearchOptions};
 
@@ -56,6 +58,14 @@ pub trait WorkerBackend {
     /// Kills a worker if it is running.
     fn kill_worker(&mut self, worker: usize);
 
+    /// Returns a number of the host on which a worker runs; workers of the same host have the same number.
+    fn host_number(&self, _worker: usize) -> usize {
+        0
+    }
+
+    /// Requests the host of a worker to read extents of the database into its page cache. Returns at once.
+    fn read_ahead(&mut self, worker: usize, extents: Vec<DatabaseExtent>);
+
     /// Returns the number of hosts on which workers run, and the number of hosts that failed.
     fn host_counts(&self) -> (u32, u32) {
         (1, 0)
@@ -71,6 +81,8 @@ pub struct LocalBackend {
     workers: Vec<Option<WorkerProcess>>,
     receiver: Receiver<WorkerFrame>,
     sender: Sender<WorkerFrame>,
+    /// Started by the first request to read ahead.
+    read_ahead: Option<ReadAhead>,
 }
 
 impl LocalBackend {
@@ -91,6 +103,7 @@ impl LocalBackend {
             workers,
             receiver,
             sender,
+            read_ahead: None,
         })
     }
 }
@@ -142,5 +155,9 @@ impl WorkerBackend for LocalBackend {
 
     fn kill_worker(&mut self, worker: usize) {
         self.workers[worker] = None;
+    }
+
+    fn read_ahead(&mut self, _worker: usize, extents: Vec<DatabaseExtent>) {
+        self.read_ahead.get_or_insert_with(ReadAhead::start).request(extents);
     }
 }

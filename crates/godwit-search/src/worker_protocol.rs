@@ -8,10 +8,11 @@
 //!
 //! | frame | request | response |
 //! |---|---|---|
-//! | `I`: open the files | number of ranges, memory for reports (bytes), scratch directory, command line, fields of rows | volumes, 1 if there are no queries, 1 if batch sizes vary, size of the first batch, ranges |
+//! | `I`: open the files | minimum number of ranges, maximum size of a range (bytes of letters; 0: none), memory for reports (bytes), scratch directory, command line, fields of rows | volumes, 1 if there are no queries, 1 if batch sizes vary, size of the first batch, number of ranges as it would have to be requested, ranges |
 //! | `B`: open a batch | number of the batch, sizes of the batches up to it | number of queries, number of letters, 1 for the last batch, the flags `has_joint_hits` and `is_unsplittable` |
-//! | `R`: search a range (response `H`) | item, start and end of the range, number of queries with full lists, index and e-value threshold of each | item, extensions, maximum length of a list (0: unknown), dropped subjects, hits of each query |
-//! | `E`: no more ranges of this batch | | |
+//! | `G`: open a group of batches | number of its first batch, maximum number of queries before its last batch | number of batches, and each batch as in the response to `B` |
+//! | `R`: search a range (response `H`) | item, number of the batch and of the first batch of its group ([`OPEN_BATCH`] twice: the batch of the last `B`), start and end of the range, number of queries with full lists, index and e-value threshold of each | item, extensions, maximum length of a list (0: unknown), dropped subjects, hits of each query |
+//! | `E`: no more ranges | | |
 //! | `O`: report on queries | item, first query, end, 1 if the batch is unsplittable, hits | item, size of the report, checksum, lines for the SAM header, rows |
 //! | `A`: search and report a batch | item (number of the batch), sizes of batches | item, number of queries, 1 for the last batch, size of the report, checksum, lines for the SAM header, rows |
 //! | `M`: size of the next batch | extensions of each batch so far | size of the next batch |
@@ -31,6 +32,9 @@ use crate::SearchError;
 
 /// Size in bytes of the header of a frame: one byte for the kind, and eight for the length of the body.
 pub(crate) const FRAME_HEADER_BYTES: usize = 9;
+
+/// In a request to search a range: the batch that the last `B` request opened, instead of a batch of a group.
+pub(crate) const OPEN_BATCH: u32 = u32::MAX;
 
 /// A row of the table of hits, as a worker sends it for an alignment.
 pub(crate) struct HitRow {
@@ -107,6 +111,8 @@ pub(crate) enum Response {
     /// The worker has opened the database and the queries.
     Init(InitResponse),
     Batch(BatchInfo),
+    /// The batches of a group, in order.
+    Group(Vec<BatchInfo>),
     /// The hits of a range of the database.
     Hits {
         item: ItemId,
@@ -204,6 +210,8 @@ pub(crate) struct InitResponse {
     pub(crate) queries_are_empty: bool,
     pub(crate) batch_sizes_vary: bool,
     pub(crate) batch_size: i32,
+    /// Number of ranges that must be requested to receive these ranges again.
+    pub(crate) requested_ranges: u32,
     /// First sequence, end (exclusive) and number of letters of each range. Sequences of the database are numbered from
     /// 0.
     pub(crate) ranges: Vec<(u32, u32, u64)>,
@@ -213,6 +221,8 @@ pub(crate) struct InitResponse {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchInfo {
     pub(crate) queries: u32,
+    /// Number of letters of the queries.
+    pub(crate) letters: u64,
     pub(crate) is_last: bool,
     /// True if a worker sends the hits of all queries of the batch together, not separated by query.
     pub(crate) has_joint_hits: bool,
@@ -278,16 +288,10 @@ impl<'a> FieldReader<'a> {
     fn read_response(&mut self, kind: u8) -> Option<Response> {
         Some(match kind {
             b'I' => Response::Init(self.read_init_response()?),
-            b'B' => {
-                let queries = self.read_u32()?;
-                // Skip the number of letters, which is not used.
-                self.read_u64()?;
-                Response::Batch(BatchInfo {
-                    queries,
-                    is_last: self.read_flag()?,
-                    has_joint_hits: self.read_flag()?,
-                    is_unsplittable: self.read_flag()?,
-                })
+            b'B' => Response::Batch(self.read_batch()?),
+            b'G' => {
+                let count = self.read_u32()?;
+                Response::Group((0..count).map(|_| self.read_batch()).collect::<Option<_>>()?)
             }
             b'H' => {
                 let (item, extensions) = (ItemId(self.read_u64()?), self.read_u64()? as i64);
@@ -345,6 +349,16 @@ impl<'a> FieldReader<'a> {
         .filter(|_| self.rest.is_empty())
     }
 
+    fn read_batch(&mut self) -> Option<BatchInfo> {
+        Some(BatchInfo {
+            queries: self.read_u32()?,
+            letters: self.read_u64()?,
+            is_last: self.read_flag()?,
+            has_joint_hits: self.read_flag()?,
+            is_unsplittable: self.read_flag()?,
+        })
+    }
+
     fn read_init_response(&mut self) -> Option<InitResponse> {
         let count = self.read_u32()?;
         let volumes = (0..count)
@@ -352,10 +366,11 @@ impl<'a> FieldReader<'a> {
             .collect::<Option<_>>()?;
         let (queries_are_empty, batch_sizes_vary) = (self.read_flag()?, self.read_flag()?);
         let batch_size = self.read_u32()? as i32;
+        let requested_ranges = self.read_u32()?;
         let count = self.read_u32()?;
         let cuts = (0..count).map(|_| Some((self.read_u32()?, self.read_u64()?))).collect::<Option<Vec<_>>>()?;
         let ranges = cuts.windows(2).map(|pair| (pair[0].0, pair[1].0, pair[0].1)).collect();
-        Some(InitResponse { volumes, queries_are_empty, batch_sizes_vary, batch_size, ranges })
+        Some(InitResponse { volumes, queries_are_empty, batch_sizes_vary, batch_size, requested_ranges, ranges })
     }
 
     /// Reads lines of the SAM header: a text that contains the name and the line, as two texts, of each sequence.

@@ -29,17 +29,28 @@ CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CAr
 
     CRef<CQueryOptionsArgs> query = m_Arguments->GetQueryOptionsArgs();
     SDataLoaderConfig loader = InitializeQueryDataLoaderConfiguration(query->QueryIsProtein(), m_Database);
-    CBlastInputSourceConfig source(loader, query->GetStrand(), query->UseLowercaseMasks(), query->GetParseDeflines(),
-                                   query->GetRange());
-    source.SetQueryLocalIdMode();
+    m_Source.reset(new CBlastInputSourceConfig(loader, query->GetStrand(), query->UseLowercaseMasks(),
+                                               query->GetParseDeflines(), query->GetRange()));
+    m_Source->SetQueryLocalIdMode();
     m_QueriesAreEmpty = IsIStreamEmpty(m_Arguments->GetInputStream());
     if (m_QueriesAreEmpty) return;
-    m_Fasta.Reset(new CBlastFastaInputSource(m_Arguments->GetInputStream(), source));
-    m_Input.reset(new CBlastInput(&*m_Fasta));
+    m_QueryPath = args[kArgQuery].AsString();
+    m_Reader.reset(new QueryReader(m_Arguments->GetInputStream(), *m_Source, m_Scope));
 
     MakeFormatter(args, command_line);
     m_OwnBatchSize = m_Arguments->GetQueryBatchSize();
     m_SizesVary = m_Program == "blastn" && m_OwnBatchSize == 0;
+}
+
+CEngine::QueryReader::QueryReader(CNcbiIstream& from, const CBlastInputSourceConfig& source, CRef<CScope> in_scope)
+    : scope(in_scope), fasta(new CBlastFastaInputSource(from, source)), input(new CBlastInput(&*fasta)) {}
+
+CRef<CBlastQueryVector> CEngine::QueryReader::Next(int32_t letters) {
+    input->SetBatchSize(letters);
+    CRef<CBlastQueryVector> read = input->GetNextSeqBatch(*scope);
+    ++next_batch;
+    queries += uint32_t(read->Size());
+    return read;
 }
 
 void CEngine::MakeFormatter(const CArgs& args, const string& command_line) {
@@ -62,6 +73,14 @@ void CEngine::MakeFormatter(const CArgs& args, const string& command_line) {
 }
 
 uint32_t CEngine::SequenceCount() const { return uint32_t(m_SeqDb->GetNumOIDs()); }
+
+uint32_t CEngine::RangeCount(uint32_t count, uint64_t max_bytes) const {
+    if (max_bytes == 0) return count;
+    // A nucleotide takes two bits.
+    const uint64_t letters_per_byte = m_SeqDb->GetSequenceType() == CSeqDB::eProtein ? 1 : 4;
+    const uint64_t bytes = m_SeqDb->GetVolumeLength() / letters_per_byte;
+    return uint32_t(max<uint64_t>(count, bytes / max_bytes + 1));
+}
 
 vector<pair<uint32_t, uint64_t>> CEngine::RangeStarts(uint32_t count) const {
     const uint32_t sequences = SequenceCount();
@@ -97,26 +116,38 @@ int32_t CEngine::BatchSize(const vector<int32_t>& extensions) const {
     return size;
 }
 
+void CEngine::CloseBatch() {
+    m_Prelim.Reset();
+    m_Data.Reset();
+    m_Factory.Reset();
+    m_Queries.Reset();
+}
+
 BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool to_share) {
+    m_Group.clear();
+    m_Selected = -1;
     m_Info = BatchInfo();
     do {
-        if (m_Queries.NotEmpty()) {
-            m_Prelim.Reset();
-            m_Data.Reset();
-            m_EarlierQueries += uint32_t(m_Queries->Size());
-            m_Factory.Reset();
-            m_Queries.Reset();
+        const bool reads_first = m_Reader->next_batch == 0;
+        CloseBatch();
+        if (!reads_first) {
             m_Formatter->ResetScopeHistory();
             QueryBatchCleanup();
         }
-        m_Info.is_last = m_Input->End();
+        m_EarlierQueries = m_Reader->queries;
+        m_Info.is_last = m_Reader->AtEnd();
         if (m_Info.is_last) return m_Info;
-        m_Input->SetBatchSize(m_NextBatch < sizes.size() ? sizes[m_NextBatch] : sizes.back());
-        m_Queries.Reset(&*m_Input->GetNextSeqBatch(*m_Scope));
-    } while (m_NextBatch++ < number);
+        const uint32_t next = m_Reader->next_batch;
+        m_Queries = m_Reader->Next(next < sizes.size() ? sizes[next] : sizes.back());
+    } while (m_Reader->next_batch <= number);
     m_Info.queries = uint32_t(m_Queries->Size());
-    m_Info.is_last = m_Input->End();
-    if (!to_share) return m_Info;
+    m_Info.is_last = m_Reader->AtEnd();
+    if (to_share) Describe();
+    return m_Info;
+}
+
+/// Sets those members of m_Info that depend on the options of the search.
+void CEngine::Describe() {
     // Masking the queries counts as search time, as in Search and ReportAlone.
     StageClock clock(m_Seconds.search);
     Prepare();
@@ -128,5 +159,47 @@ BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool
                                                                        data->GetNumQueries()) > 1;
     m_Info.has_joint_hits = m_Split || m_KeepsUnfilteredHits || m_IsArchive;
     m_Info.is_unsplittable = m_Prelim->CheckInternalData() != 0;
-    return m_Info;
+}
+
+/// Reads the next batch of m_GroupReader into m_Group.
+void CEngine::ReadGroupBatch() {
+    if (!m_GroupReader) {
+        unique_ptr<ifstream> file(new ifstream(m_QueryPath));
+        CRef<CScope> scope(new CScope(*CObjectManager::GetInstance()));
+        m_GroupReader.reset(new QueryReader(*file, *m_Source, scope));
+        m_GroupReader->file = std::move(file);
+    }
+    const uint32_t number = m_GroupReader->next_batch;
+    GroupBatch& batch = m_Group[number];
+    batch.queries = m_GroupReader->Next(BatchSize({}));
+    batch.is_last = m_GroupReader->AtEnd();
+}
+
+void CEngine::SelectBatch(uint32_t number, uint32_t first) {
+    m_Group.erase(m_Group.begin(), m_Group.lower_bound(first));
+    if (m_Selected == int64_t(number)) return;
+    if (m_GroupReader && m_GroupReader->next_batch > number && m_Group.count(number) == 0) m_GroupReader.reset();
+    while (m_Group.count(number) == 0) {
+        if (m_GroupReader && m_GroupReader->AtEnd()) throw std::logic_error("the queries have no batch of this number");
+        ReadGroupBatch();
+        m_Group.erase(m_Group.begin(), m_Group.lower_bound(first));
+    }
+    CloseBatch();
+    m_Selected = int64_t(number);
+    m_Queries = m_Group[number].queries;
+    m_Info = BatchInfo();
+    m_Info.queries = uint32_t(m_Queries->Size());
+    m_Info.is_last = m_Group[number].is_last;
+    Describe();
+}
+
+vector<BatchInfo> CEngine::OpenGroup(uint32_t first, uint32_t max_queries) {
+    vector<BatchInfo> group;
+    uint32_t queries = 0;
+    do {
+        SelectBatch(first + uint32_t(group.size()), first);
+        group.push_back(m_Info);
+        queries += m_Info.queries;
+    } while (!m_Info.is_last && queries < max_queries);
+    return group;
 }

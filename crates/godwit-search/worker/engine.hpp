@@ -2,6 +2,7 @@
 // between processes after the preliminary search.
 #pragma once
 
+#include <fstream>
 #include <map>
 #include <memory>
 #include <vector>
@@ -67,6 +68,9 @@ public:
             const std::string& command_line, const std::string& row_fields);
 
     uint32_t SequenceCount() const;
+    /// Returns the number of ranges into which the database is cut: `count`, or more if a range would have more than
+    /// `max_bytes` bytes of letters on disk. 0 for `max_bytes` means no limit.
+    uint32_t RangeCount(uint32_t count, uint64_t max_bytes) const;
     /// Splits the database into at most `count` ranges of ordinals with about equal numbers of letters. Returns the first
     /// ordinal and the letters of each range, then the end with 0 letters.
     std::vector<std::pair<uint32_t, uint64_t>> RangeStarts(uint32_t count) const;
@@ -78,6 +82,12 @@ public:
     /// later batches. Returns a batch without queries if the input has fewer batches. If `to_share` is false, the batch is
     /// only valid for ReportAlone.
     BatchInfo OpenBatch(uint32_t number, const std::vector<int32_t>& sizes, bool to_share);
+    /// Opens batches from `first` (0-based) on and keeps them open together, for SelectBatch. Ends with the last batch, or
+    /// with the batch that brings the number of queries to `max_queries`. Only for programs whose batch sizes do not vary.
+    std::vector<BatchInfo> OpenGroup(uint32_t first, uint32_t max_queries);
+    /// Makes batch `number` of the open group the batch that Search searches. Closes the batches before `first`. A worker
+    /// that has not opened the group yet reads its batches here.
+    void SelectBatch(uint32_t number, uint32_t first);
     /// Returns the size of the next batch in letters, given the number of extensions of each earlier batch.
     int32_t BatchSize(const std::vector<int32_t>& extensions) const;
     /// Returns true if the size of a batch depends on the extensions of earlier batches.
@@ -102,7 +112,35 @@ public:
     StageSeconds Seconds() const { return m_Seconds; }
 
 private:
+    /// Reads the queries of the input in batches.
+    struct QueryReader {
+        /// The stream of `fasta`; empty for the stream that m_Arguments owns.
+        std::unique_ptr<std::ifstream> file;
+        ncbi::CRef<ncbi::objects::CScope> scope;
+        /// Also owned by `input`.
+        ncbi::CRef<ncbi::blast::CBlastFastaInputSource> fasta;
+        std::unique_ptr<ncbi::blast::CBlastInput> input;
+        /// Number of the batch that is read next.
+        uint32_t next_batch = 0;
+        /// Number of queries in the batches that were read.
+        uint32_t queries = 0;
+
+        QueryReader(ncbi::CNcbiIstream& from, const ncbi::blast::CBlastInputSourceConfig& source,
+                    ncbi::CRef<ncbi::objects::CScope> in_scope);
+        /// Reads the next batch of about `letters` letters.
+        ncbi::CRef<ncbi::blast::CBlastQueryVector> Next(int32_t letters);
+        bool AtEnd() { return input->End(); }
+    };
+    /// A batch of an open group.
+    struct GroupBatch {
+        ncbi::CRef<ncbi::blast::CBlastQueryVector> queries;
+        bool is_last;
+    };
+
     void MakeFormatter(const ncbi::CArgs& args, const std::string& command_line);
+    void CloseBatch();
+    void Describe();
+    void ReadGroupBatch();
     void Prepare();
     void RunPreliminarySearch();
     void CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
@@ -117,9 +155,17 @@ private:
     ncbi::CRef<ncbi::blast::CLocalDbAdapter> m_Database;
     ncbi::CRef<ncbi::objects::CScope> m_Scope;
     ncbi::CRef<ncbi::CSeqDB> m_SeqDb;
-    /// Also owned by m_Input.
-    ncbi::CRef<ncbi::blast::CBlastFastaInputSource> m_Fasta;
-    std::unique_ptr<ncbi::blast::CBlastInput> m_Input;
+    std::string m_QueryPath;
+    std::unique_ptr<ncbi::blast::CBlastInputSourceConfig> m_Source;
+    /// Reads the batches that are opened one after another.
+    std::unique_ptr<QueryReader> m_Reader;
+    /// Reads the batches of groups. It has a scope of its own, because the scope of m_Reader forgets the queries of earlier
+    /// batches.
+    std::unique_ptr<QueryReader> m_GroupReader;
+    /// Open batches of the group, by number.
+    std::map<uint32_t, GroupBatch> m_Group;
+    /// Number of the selected batch of the group; -1 if the batch of m_Reader is the current one.
+    int64_t m_Selected = -1;
     bool m_SizesVary = false;
     int32_t m_OwnBatchSize = 0;
     std::ostringstream m_FormatterOutput;
@@ -135,8 +181,7 @@ private:
     bool m_KeepsUnfilteredHits = false;
     bool m_QueriesAreEmpty = false;
 
-    uint32_t m_NextBatch = 0;
-    /// Number of queries in the batches before this one.
+    /// Number of queries in the batches before the current one of m_Reader.
     uint32_t m_EarlierQueries = 0;
     ncbi::CRef<ncbi::blast::CBlastQueryVector> m_Queries;
     ncbi::CRef<ncbi::blast::IQueryFactory> m_Factory;

@@ -164,6 +164,7 @@ private:
         if (m_Channel.Receive(body) != 'I') throw DisconnectedError("no greeting");
         FrameReader greeting(body);
         const uint32_t ranges = greeting.Get<uint32_t>();
+        const uint64_t range_bytes = greeting.Get<uint64_t>();
         const uint64_t limit = greeting.Get<uint64_t>();
         const string scratch = greeting.GetText();
         const string command_line = greeting.GetText();
@@ -177,7 +178,9 @@ private:
         to.Put<uint8_t>(m_Engine->QueriesAreEmpty());
         to.Put<uint8_t>(m_Engine->BatchSizesVary());
         to.Put<int32_t>(m_Engine->QueriesAreEmpty() ? 0 : m_Engine->BatchSize({}));
-        const auto cuts = m_Engine->RangeStarts(ranges);
+        const uint32_t count = m_Engine->RangeCount(ranges, range_bytes);
+        to.Put<uint32_t>(count);
+        const auto cuts = m_Engine->RangeStarts(count);
         to.Put<uint32_t>(uint32_t(cuts.size()));
         for (const auto& [first, letters] : cuts) {
             to.Put<uint32_t>(first);
@@ -195,6 +198,7 @@ private:
         FrameReader from(body);
         switch (kind) {
             case 'B': return OpenBatch(from);
+            case 'G': return OpenGroup(from);
             case 'R': return Search(from);
             case 'E': return;
             case 'O': return Report(from);
@@ -213,12 +217,25 @@ private:
         const uint32_t number = from.Get<uint32_t>();
         const BatchInfo info = m_Engine->OpenBatch(number, Numbers(from), true);
         FrameWriter to;
+        PutBatch(info, to);
+        m_Channel.Send('B', to.Bytes());
+    }
+
+    static void PutBatch(const BatchInfo& info, FrameWriter& to) {
         to.Put<uint32_t>(info.queries);
         to.Put<uint64_t>(info.residues);
         to.Put<uint8_t>(info.is_last);
         to.Put<uint8_t>(info.has_joint_hits);
         to.Put<uint8_t>(info.is_unsplittable);
-        m_Channel.Send('B', to.Bytes());
+    }
+
+    void OpenGroup(FrameReader& from) {
+        const uint32_t first = from.Get<uint32_t>();
+        const vector<BatchInfo> group = m_Engine->OpenGroup(first, from.Get<uint32_t>());
+        FrameWriter to;
+        to.Put<uint32_t>(uint32_t(group.size()));
+        for (const BatchInfo& batch : group) PutBatch(batch, to);
+        m_Channel.Send('G', to.Bytes());
     }
 
     /// Returns the CRC-32 of gzip.
@@ -240,36 +257,59 @@ private:
         m_Channel.Send('M', to.Bytes());
     }
 
-    /// Reads a range, which follows the number of its item in the frame.
-    static Range ReadRange(FrameReader& from) {
+    /// A request to search a range.
+    struct RangeRequest {
+        uint64_t item;
+        /// Number of a batch of the open group, and of the first batch of this group. ANY_BATCH for the batch that was
+        /// opened last.
+        uint32_t batch, group_start;
         Range range;
-        range.first = from.Get<uint32_t>();
-        range.last = from.Get<uint32_t>();
+    };
+    static constexpr uint32_t ANY_BATCH = UINT32_MAX;
+
+    static RangeRequest ReadRangeRequest(FrameReader& from) {
+        RangeRequest request;
+        request.item = from.Get<uint64_t>();
+        request.batch = from.Get<uint32_t>();
+        request.group_start = from.Get<uint32_t>();
+        request.range.first = from.Get<uint32_t>();
+        request.range.last = from.Get<uint32_t>();
         for (uint32_t left = from.Get<uint32_t>(); left > 0; --left) {
             const uint32_t query = from.Get<uint32_t>();
-            range.evalue_thresholds[int32_t(query)] = from.Get<double>();
+            request.range.evalue_thresholds[int32_t(query)] = from.Get<double>();
         }
-        return range;
+        return request;
+    }
+
+    void SendRangeHits(uint64_t item, const RangeHits& found) {
+        FrameWriter to;
+        to.Put<uint64_t>(item);
+        to.Put<int64_t>(found.extensions);
+        to.Put<uint32_t>(found.list_capacity);
+        to.Put<uint64_t>(found.dropped_subjects);
+        to.Put<uint32_t>(uint32_t(found.hits.size()));
+        for (const string& hits : found.hits) to.PutText(hits);
+        m_Channel.Send('H', to.Bytes());
     }
 
     void Search(FrameReader& from) {
-        uint64_t item = from.Get<uint64_t>();
-        m_Engine->Search(ReadRange(from), [&](RangeHits&& found, Range& range) {
-            FrameWriter to;
-            to.Put<uint64_t>(item);
-            to.Put<int64_t>(found.extensions);
-            to.Put<uint32_t>(found.list_capacity);
-            to.Put<uint64_t>(found.dropped_subjects);
-            to.Put<uint32_t>(uint32_t(found.hits.size()));
-            for (const string& hits : found.hits) to.PutText(hits);
-            m_Channel.Send('H', to.Bytes());
-            string body;
-            if (m_Channel.Receive(body) != 'R') return false;
-            FrameReader next(body);
-            item = next.Get<uint64_t>();
-            range = ReadRange(next);
-            return true;
-        });
+        RangeRequest request = ReadRangeRequest(from);
+        // A search covers consecutive ranges with the same batch; a request with another batch starts the next search.
+        for (bool changes_batch = true; changes_batch;) {
+            changes_batch = false;
+            if (request.batch != ANY_BATCH) m_Engine->SelectBatch(request.batch, request.group_start);
+            m_Engine->Search(request.range, [&](RangeHits&& found, Range& range) {
+                SendRangeHits(request.item, found);
+                string body;
+                if (m_Channel.Receive(body) != 'R') return false;
+                FrameReader next(body);
+                const uint32_t batch = request.batch;
+                request = ReadRangeRequest(next);
+                changes_batch = request.batch != batch;
+                range = request.range;
+                return !changes_batch;
+            });
+        }
     }
 
     /// Opens a batch and reports on it by one pass over the whole database.

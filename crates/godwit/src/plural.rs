@@ -5,7 +5,7 @@ pub fn pluralize(count: u64, noun: &str) -> String {
     match (count, noun.strip_suffix('y')) {
         (1, _) => format!("1 {noun}"),
         (_, Some(stem)) => format!("{count} {stem}ies"),
-        _ if noun.ends_with("ch") => format!("{count} {noun}es"),
+        _ if noun.ends_with("ch") || noun.ends_with("ss") => format!("{count} {noun}es"),
         _ => format!("{count} {noun}s"),
     }
 }
@@ -20,5 +20,6 @@ mod tests {
         let expected = [["0 hits", "0 queries", "0 batches"], ["1 hit", "1 query", "1 batch"]];
         assert_eq!(counts[..2], expected);
         assert_eq!(counts[2], ["2 hits", "2 queries", "2 batches"]);
+        assert_eq!(pluralize(2, "pass"), "2 passes");
     }
 }

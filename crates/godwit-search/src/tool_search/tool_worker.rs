@@ -115,8 +115,9 @@ impl ToolWorker<'_> {
     }
 
     fn handle_init(&mut self, from: &mut FieldReader<'_>) -> Result<ProtocolFrame, StopReason> {
-        let greeting = from.read_u32().zip(from.read_u64()).zip(from.read_text());
-        let ((pieces, _), scratch) =
+        // Skip the maximum size of a range and the memory for reports, which are not used.
+        let greeting = from.read_u32().zip(from.read_u64()).zip(from.read_u64()).zip(from.read_text());
+        let (((pieces, _), _), scratch) =
             greeting.ok_or_else(|| StopReason::WorkerLost("the init request cannot be parsed".into()))?;
         let scratch = PathBuf::from(String::from_utf8_lossy(&scratch).into_owned());
         let (program, _) = self
@@ -141,6 +142,7 @@ impl ToolWorker<'_> {
             .with_u8(u8::from(queries.is_empty()))
             .with_u8(0)
             .with_u32(0)
+            .with_u32(pieces)
             .with_u32(2)
             .with_u32(0)
             .with_u64(bytes)

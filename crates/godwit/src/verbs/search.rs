@@ -3,17 +3,20 @@
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use godwit_align::format_bytes;
 use godwit_cli::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::{Exit, Failure, print, print_json};
 use godwit_columnar::TableFormat;
 use godwit_files::AtomicFile;
+use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_process::TemporaryItem;
 use godwit_search::{
-    LocalBackend, Search, SearchCommand, SearchOptions, SearchProgress, SearchScratch, SearchSummary, ToolSearch,
-    search_on_workers,
+    LocalBackend, Search, SearchCommand, SearchForecast, SearchObserver, SearchOptions, SearchProgress, SearchScratch,
+    SearchSummary, ToolSearch, search_on_workers,
 };
 
 use super::cluster_run::ClusterRunOptions;
@@ -27,6 +30,8 @@ const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 /// Default number of database ranges per worker for `--engine alias`, which runs an installed BLAST+ once for each
 /// range.
 const RANGES_PER_WORKER: usize = 4;
+/// Part of the free memory of the host that is assumed for pages of the database: 3 of 4 bytes.
+const CACHE_MEMORY_PARTS: (u64, u64) = (3, 4);
 /// Minimum time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -65,21 +70,28 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let program = command.program.name();
     let prepared = SearchScratch::prepare(command.tool_search.as_mut(), program, &query, &scratch, pieces)?;
     let options = search_options(args, workers, command, prepared.directory().unwrap_or(&scratch));
-    let (begun, last_report) = (Instant::now(), Cell::new(Instant::now()));
+    if args.dry_run {
+        return print_forecast(&options, &query, &cancelled, args.common.json);
+    }
+    let (begun, last_report) = (Cell::new(None), Cell::new(Instant::now()));
     let step = |step: SearchProgress| {
+        let (since, fraction) = begun.get().unwrap_or((Instant::now(), step.fraction));
+        begun.set(Some((since, fraction)));
         if last_report.get().elapsed() >= PROGRESS_INTERVAL {
             last_report.set(Instant::now());
-            progress.report(&progress_text(step, begun.elapsed()));
+            progress.report(&progress_text(step, fraction, since.elapsed()));
         }
     };
+    let plan = |forecast: &SearchForecast| progress.report(&forecast_text(forecast));
+    let observer = SearchObserver { plan: &plan, progress: &step };
     let summary = match &spread {
         Some(spread) => {
             let warn = |message| progress.event(&Event::Warning { message });
-            search_on_workers(&options, &query, workers, spread, (&warn, &cancelled), &step)?
+            search_on_workers(&options, &query, workers, spread, (&warn, &cancelled), &observer)?
         }
         None => {
             let place = LocalBackend::find_engine(&options, query.clone())?;
-            Search::open(&options, &query, Box::new(place), &cancelled)?.run(&step)?
+            Search::open(&options, &query, Box::new(place), &cancelled)?.run(&observer)?
         }
     };
     lead.write_finished_marker()?;
@@ -101,8 +113,13 @@ pub fn run_worker(args: &SearchWorkerArgs) -> Result<(), Failure> {
 /// Checks the options for outputs and queries. Returns the path of the output, or an empty path for stdout.
 fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
-    if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
-        return usage("--dry-run of search shows the job of --on slurm, which is not given; omit --dry-run");
+    if args.dry_run && !matches!(args.cluster.on, None | Some(LauncherName::Slurm)) {
+        return usage(
+            "--dry-run shows the job of --on slurm, or the plan of a search on this host; omit --on or --dry-run",
+        );
+    }
+    if args.dry_run && args.cluster.on.is_none() && command.tool_search.is_some() {
+        return usage("--dry-run cannot predict a search with an installed program; omit --dry-run");
     }
     if args.resume && command.output_path.is_none() {
         return usage("the checkpoint of a search is beside its output; --resume requires -out FILE");
@@ -133,13 +150,48 @@ fn is_same_path(one: &Path, other: &Path) -> bool {
     place(one) == place(other)
 }
 
-/// Formats the progress of a search, and the remaining time, which is extrapolated from the finished fraction.
-fn progress_text(step: SearchProgress, elapsed: Duration) -> String {
+/// Prints the plan of a search on this host and its predicted duration, as text or as JSON.
+fn print_forecast(options: &SearchOptions, query: &Path, cancelled: &AtomicBool, json: bool) -> Result<(), Failure> {
+    let place = LocalBackend::find_engine(options, query.to_owned())?;
+    let mut search = Search::open(options, query, Box::new(place), cancelled)?;
+    match search.forecast()? {
+        Some(forecast) if json => print_json(forecast),
+        Some(forecast) => print(&format!("{}\n", forecast_text(forecast))),
+        None => print("plan: nothing to predict, because the queries cannot be searched by ranges of the database\n"),
+    }
+}
+
+/// Formats a forecast as one line.
+fn forecast_text(forecast: &SearchForecast) -> String {
+    let cache = forecast
+        .cache_memory_bytes
+        .map_or_else(String::new, |bytes| format!(", {} of memory for it", format_bytes(bytes)));
+    let rate =
+        forecast.read_bytes_per_s.map_or_else(String::new, |rate| format!(" at {}/s", format_bytes(rate as u64)));
+    format!(
+        "plan: database of {} ({} in the page cache{cache}), {}, {} over it with {}; reading {}{rate} takes {}, searching \
+         {}, reports {}; about {} in all",
+        format_bytes(forecast.database_bytes),
+        format_bytes(forecast.cached_bytes),
+        pluralize(forecast.range_count.into(), "range"),
+        pluralize(forecast.passes, "pass"),
+        pluralize(forecast.queries, "query"),
+        format_bytes(forecast.read_bytes),
+        duration_text(forecast.read_s),
+        duration_text(forecast.search_s),
+        duration_text(forecast.report_s),
+        duration_text(forecast.total_s),
+    )
+}
+
+/// Formats the progress of a search, and the remaining time. `first_fraction` is the finished fraction of the search
+/// `elapsed` ago; it includes what an earlier search finished.
+fn progress_text(step: SearchProgress, first_fraction: f64, elapsed: Duration) -> String {
     let done = format!("{} of {} done", step.reported_queries, pluralize(step.total_queries, "query"));
-    if step.fraction <= 0.0 {
+    if step.fraction <= first_fraction {
         return done;
     }
-    let left = elapsed.as_secs_f64() * (1.0 - step.fraction) / step.fraction;
+    let left = elapsed.as_secs_f64() * (1.0 - step.fraction) / (step.fraction - first_fraction);
     format!("{done}, {:.0} % of the search, about {} left", 100.0 * step.fraction, duration_text(left))
 }
 
@@ -174,6 +226,10 @@ fn report_outcome(
         shares.traceback,
         shares.format,
     ));
+    if let Some(forecast) = &summary.forecast {
+        let (planned, taken) = (duration_text(forecast.total_s), duration_text(summary.seconds.total));
+        progress.report(&format!("the plan predicted {planned}, the search took {taken}"));
+    }
     if let Some(out) = &options.command.output_path {
         progress.report(&format!("wrote {} ({})", out.display(), pluralize(summary.bytes, "byte")));
     }
@@ -204,6 +260,10 @@ fn search_options(args: &SearchArgs, workers: Option<usize>, command: SearchComm
         range_count: args.fragments,
         workers: workers.unwrap_or_else(|| args.common.thread_count()),
         memory_bytes: args.common.memory.unwrap_or(DEFAULT_MEMORY_BYTES),
+        cache_bytes: args.cache_memory.or_else(|| {
+            let (part, of) = CACHE_MEMORY_PARTS;
+            host_resources::free_memory_bytes().map(|bytes| bytes / of * part)
+        }),
         scratch_directory: scratch.to_owned(),
         prints_warnings: prints_messages(&args.common),
         hits_path: args.hits.clone(),
@@ -272,10 +332,35 @@ mod tests {
     #[test]
     fn what_is_left_takes_as_long_as_what_was_done_by_its_share() {
         let step = |reported_queries, fraction| SearchProgress { reported_queries, total_queries: 40, fraction };
-        assert_eq!(progress_text(step(0, 0.0), Duration::from_secs(9)), "0 of 40 queries done");
+        let text = |step, first, seconds| progress_text(step, first, Duration::from_secs(seconds));
+        assert_eq!(text(step(0, 0.0), 0.0, 9), "0 of 40 queries done");
         let quarter = "10 of 40 queries done, 25 % of the search, about 30 s left";
-        assert_eq!(progress_text(step(10, 0.25), Duration::from_secs(10)), quarter);
-        assert!(progress_text(step(1, 0.01), Duration::from_secs(100)).ends_with("about 2 h 45 min left"));
-        assert!(progress_text(step(20, 0.5), Duration::from_secs(300)).ends_with("about 5 min left"));
+        assert_eq!(text(step(10, 0.25), 0.0, 10), quarter);
+        // An earlier search finished the first half.
+        assert!(text(step(30, 0.75), 0.5, 10).ends_with("about 10 s left"));
+        assert!(text(step(1, 0.01), 0.0, 100).ends_with("about 2 h 45 min left"));
+        assert!(text(step(20, 0.5), 0.0, 300).ends_with("about 5 min left"));
+    }
+
+    #[test]
+    fn a_forecast_names_what_is_read_and_how_long_it_takes() {
+        let forecast = SearchForecast {
+            database_bytes: 6 << 30,
+            cached_bytes: 1 << 30,
+            cache_memory_bytes: Some(2 << 30),
+            range_count: 12,
+            queries: 40,
+            passes: 1,
+            read_bytes: 5 << 30,
+            read_bytes_per_s: Some(f64::from(128 << 20)),
+            read_s: 40.0,
+            search_s: 300.0,
+            report_s: 3.0,
+            total_s: 306.0,
+        };
+        let text = forecast_text(&forecast);
+        for words in ["12 ranges", "1 pass over it with 40 queries", "takes 40 s", "searching 5 min", "reports 3 s"] {
+            assert!(text.contains(words), "{words} is not in {text}");
+        }
     }
 }
