@@ -25,7 +25,7 @@ pub(crate) use distributed_output::{
 };
 pub use outputs::{Format, OutputFiles, Outputs};
 pub use qc::Qc;
-pub(crate) use qc::check_metrics_reference;
+pub(crate) use qc::{ReferenceWindows, check_metrics_reference, open_reference};
 pub(crate) use ranks::{RankedPart, file_ranks, rank_wanted_records};
 pub use write::UnpublishedOutputs;
 pub(crate) use write::{JobMonitor, MarkedRuns};

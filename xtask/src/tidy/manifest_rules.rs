@@ -27,6 +27,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-cram", &["godwit-model", "godwit-process", "godwit-formats"]),
     ("godwit-kernels", &["godwit-model"]),
     ("godwit-haplotypes", &["godwit-model", "godwit-io", "godwit-formats"]),
+    ("godwit-metrics", &["godwit-model", "godwit-formats", "godwit-kernels"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-process", "godwit-files", "godwit-formats", "godwit-kernels"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
@@ -86,6 +87,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-cram",
             "godwit-kernels",
             "godwit-haplotypes",
+            "godwit-metrics",
             "godwit-engines",
             "godwit-fleet",
             "godwit-exchange",
