@@ -38,6 +38,7 @@ mod interruption_sweep;
 pub mod joint_calling;
 mod oracle;
 mod picard;
+mod picard_metrics;
 mod preflight_checks;
 mod process_environment;
 mod python_step;

@@ -9,6 +9,7 @@
 //! mistakes. The harness panics where a test would fail anyway, with a message that names the operation that failed.
 
 pub mod binary;
+pub mod collectors;
 pub mod data_server;
 pub mod duplicate_options;
 pub mod fastq_cases;

@@ -11,7 +11,7 @@ use godwit_tests::{metrics, needs, needs_picard, sam, scratch, skip};
 use super::picard::shared_data_directory;
 
 /// Writes the decompressed file, or its first lines, into a directory of its own.
-fn decompress(gzip: &Path, name: &str, lines: usize) -> PathBuf {
+pub(super) fn decompress(gzip: &Path, name: &str, lines: usize) -> PathBuf {
     let path = scratch::directory("real").join(name);
     let text = run_checked(Tool::require("gzip").command().arg("-cd").arg(gzip)).stdout;
     let text: Vec<u8> = text.split_inclusive(|byte| *byte == b'\n').take(lines).flatten().copied().collect();

@@ -3,6 +3,7 @@
 
 mod access;
 mod align;
+mod bam_metrics;
 mod bench;
 mod bench_flight;
 mod bench_path;
@@ -41,6 +42,7 @@ use godwit_pipeline::reduce::Format;
 use crate::config::THIS_RUN_HEADING;
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
+pub use bam_metrics::MetricsArgs;
 pub use bench::{BenchVerb, TableFormat};
 pub use bench_flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use bench_path::{BenchPathArgs, PathEmulatorArgs};
@@ -103,6 +105,7 @@ impl Cli {
             Verb::Index(args) => Some(&mut args.common),
             Verb::Align(args) => Some(&mut args.common),
             Verb::Markdup(args) => Some(&mut args.common),
+            Verb::Metrics(args) => Some(&mut args.common),
             Verb::Run(args) => Some(&mut args.common),
             Verb::Call(args) => Some(&mut args.common),
             Verb::Filter(args) => Some(&mut args.common),
@@ -138,6 +141,12 @@ pub enum Verb {
     /// Sort and mark duplicates in aligned reads of any origin
     #[command(mut_args(resource_help::markdup), after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
+    /// Picard's metrics of a BAM in one pass
+    #[command(
+        mut_args(resource_help::threads_only),
+        after_help = "Example:\n  godwit metrics out/S.bam --reference ref.fa --out metrics"
+    )]
+    Metrics(MetricsArgs),
     /// Many samples from FASTQ to variants
     #[command(
         mut_args(resource_help::run),

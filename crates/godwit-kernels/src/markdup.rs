@@ -26,8 +26,9 @@ mod tests;
 
 pub use barcodes::{BarcodeError, BarcodeProblem, BarcodeTags, Barcodes, MoleculeStrand, molecule_strand};
 pub use duplicate_sets::{DuplicateSet, DuplicateSets, SetMember};
-pub(crate) use duplication_metrics::format_double;
-pub use duplication_metrics::{DuplicationMetrics, LibraryMetrics, UNKNOWN_LIBRARY};
+pub use duplication_metrics::{
+    DuplicationMetrics, LibraryMetrics, UNKNOWN_LIBRARY, estimate_library_size, expected_unique_ratio, format_double,
+};
 pub use marker::{BlockDetails, DuplicateMarker, DuplicateMarkerOptions, DuplicateMarks, MarkDuplicatesError};
 pub use mate_join::RepeatedNameError;
 pub use read_location::read_location;

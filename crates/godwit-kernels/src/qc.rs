@@ -10,6 +10,7 @@
 //! provides reference bases through [`ReferenceBases`], because this module does not open files.
 
 mod adapters;
+mod alignment;
 mod alignment_summary;
 mod cycle_counts;
 mod depth;
@@ -21,6 +22,8 @@ mod mosdepth;
 mod record_counts;
 mod samtools_stats;
 
+pub use adapters::starts_with_adapter;
+pub use alignment::{Alignment, AlignmentBlock, AlignmentBuffer, RecordTags};
 pub use alignment_summary::{AlignmentSummary, ReferenceBases};
 pub use cycle_counts::CycleCounts;
 pub use depth::{PartitionCoverage, PartitionDepth};
@@ -28,7 +31,7 @@ pub use depth_merge::{DepthMerger, GenomeCoverage};
 pub use histogram::Histogram;
 pub use insert_size::{InsertSizeCounts, InsertSizeRow};
 pub use mosdepth::{ContigDepth, MosdepthReport};
-pub use record_counts::RecordCounts;
+pub use record_counts::{RecordCounts, count_byte_pairs};
 pub use samtools_stats::SamtoolsStats;
 
 /// Returns the comment lines that a Picard metrics file starts with.

@@ -20,6 +20,7 @@ use godwit_formats::sam::{HeaderError, SamError, SamReadError};
 use godwit_formats::vcf::VcfError;
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
+use godwit_metrics::MetricsError;
 use godwit_model::{ContigId, Genome, is_system_failure, message_with_causes};
 use godwit_recalibrate::ReadError;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,9 @@ pub enum PipelineError {
     /// A comparison by haplotypes failed.
     #[error(transparent)]
     Haplotypes(#[from] HaplotypeError),
+    /// The metrics of a file cannot be computed.
+    #[error(transparent)]
+    Metrics(MetricsError),
     /// Options that contradict each other.
     #[error("{problem}")]
     Options {
@@ -356,6 +360,15 @@ pub enum AlignmentsError {
     /// A file that is not SAM, BAM or CRAM.
     #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,
+    /// A file that is not BAM, for a job that reads only BAM.
+    #[error("it is not BAM; convert it first, as with `samtools view -b`")]
+    NotBam,
+    /// A record that comes before its predecessor in the order of coordinates, for a job that needs this order.
+    #[error("record {record} is not in the order of coordinates; sort the file first, as with `godwit markdup`")]
+    NotSorted {
+        /// 1-based number of the record.
+        record: u64,
+    },
     /// A wrong line of a SAM file.
     #[error("line {line}")]
     Line {
@@ -402,6 +415,15 @@ fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
         "{count} of {of} samples failed: {reasons}; all other samples are finished: correct the causes and add \
          --resume to the same command"
     )
+}
+
+impl From<MetricsError> for PipelineError {
+    fn from(error: MetricsError) -> Self {
+        match error {
+            MetricsError::Reference(source) => Self::file("read", "the reference")(source),
+            error => Self::Metrics(error),
+        }
+    }
 }
 
 impl From<ConnectionError> for PipelineError {
@@ -477,6 +499,8 @@ impl PipelineError {
             Self::Haplotypes(HaplotypeError::Cancelled) => ErrorKind::Interrupted,
             Self::Haplotypes(HaplotypeError::NoPath { .. }) => ErrorKind::Bug,
             Self::Haplotypes(_) => ErrorKind::Input,
+            Self::Metrics(source) if is_system_failure(source) => ErrorKind::Machine,
+            Self::Metrics(_) => ErrorKind::Input,
             Self::Bed(source) if is_system_failure(source) => ErrorKind::Machine,
             Self::Recalibration(ReadError::Reference(_)) => ErrorKind::Machine,
             Self::Recalibration(_) => ErrorKind::Input,

@@ -25,9 +25,9 @@ pub use distributed_output::{
     CompressedPart, OutputAssembler, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations,
 };
 pub use outputs::{Format, OutputFiles, Outputs};
-pub use qc::Qc;
-pub use qc::check_metrics_reference;
+pub use qc::{Qc, ReferenceWindows, check_metrics_reference, open_reference};
 pub use ranks::{RankedPart, file_ranks, rank_wanted_records};
-pub use recalibration::{BaseCounter, RecalibrationOptions};
-pub use recalibration::{BaseRecalibration, check_known_sites, read_recalibration_groups};
+pub use recalibration::{
+    BaseCounter, BaseRecalibration, RecalibrationOptions, check_known_sites, read_recalibration_groups,
+};
 pub use write::{JobMonitor, MarkedRuns, UnpublishedOutputs};

@@ -2,6 +2,7 @@
 //! the outcome.
 
 mod align;
+mod bam_metrics;
 mod bench;
 mod build_index;
 mod call;
@@ -75,6 +76,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Index(args) => build_index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
+        Verb::Metrics(args) => bam_metrics::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Call(args) => call::run(&args),
         Verb::Filter(args) => filter::run(&args),

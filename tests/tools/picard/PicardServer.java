@@ -38,9 +38,17 @@ public final class PicardServer {
     private static CommandLineProgram tool(final String name) {
         return switch (name) {
             case "CollectAlignmentSummaryMetrics" -> new picard.analysis.CollectAlignmentSummaryMetrics();
+            case "CollectBaseDistributionByCycle" -> new picard.analysis.CollectBaseDistributionByCycle();
+            case "CollectGcBiasMetrics" -> new picard.analysis.CollectGcBiasMetrics();
+            case "CollectHsMetrics" -> new picard.analysis.directed.CollectHsMetrics();
             case "CollectInsertSizeMetrics" -> new picard.analysis.CollectInsertSizeMetrics();
+            case "CollectOxoGMetrics" -> new picard.analysis.CollectOxoGMetrics();
+            case "CollectTargetedPcrMetrics" -> new picard.analysis.directed.CollectTargetedPcrMetrics();
+            case "CollectWgsMetrics" -> new picard.analysis.CollectWgsMetrics();
             case "CreateSequenceDictionary" -> new picard.sam.CreateSequenceDictionary();
             case "MarkDuplicates" -> new picard.sam.markduplicates.MarkDuplicates();
+            case "MeanQualityByCycle" -> new picard.analysis.MeanQualityByCycle();
+            case "QualityScoreDistribution" -> new picard.analysis.QualityScoreDistribution();
             case "SortSam" -> new picard.sam.SortSam();
             case "ValidateSamFile" -> new picard.sam.ValidateSamFile();
             default -> throw new IllegalArgumentException("PicardServer has no tool " + name);

@@ -29,6 +29,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-haplotypes", &["godwit-model", "godwit-io", "godwit-formats"]),
     // Counts and qualities of single records, without files.
     ("godwit-recalibrate", &["godwit-model", "godwit-kernels"]),
+    ("godwit-metrics", &["godwit-model", "godwit-formats", "godwit-kernels"]),
     // The output of aligners becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-process", "godwit-files", "godwit-formats", "godwit-kernels"]),
     // The pipe's protocol belongs to the engine; the programs at its other end implement it.
@@ -100,6 +101,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-kernels",
             "godwit-haplotypes",
             "godwit-recalibrate",
+            "godwit-metrics",
             "godwit-engines",
             "godwit-fleet",
             "godwit-exchange",

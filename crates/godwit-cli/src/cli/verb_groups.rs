@@ -7,7 +7,7 @@ use super::Verb;
 
 /// Headings of the groups, each with its verbs, in the order of the help.
 pub const VERB_GROUPS: [(&str, &[&str]); 6] = [
-    ("Reads", &["align", "index", "markdup", "recalibrate", "run", "verify"]),
+    ("Reads", &["align", "index", "markdup", "metrics", "recalibrate", "run", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
     ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
     ("Search", &["search"]),

@@ -105,9 +105,6 @@ impl LibraryMetrics {
     /// Returns the estimated number of distinct molecules in the library; `None` if all duplicate pairs are optical or
     /// if there are none.
     ///
-    /// Solves the Lander-Waterman equation C/X = 1 - exp(-N/X) by bisection, with the number of steps and the start
-    /// interval of Picard.
-    ///
     /// # Examples
     ///
     /// ```
@@ -120,41 +117,49 @@ impl LibraryMetrics {
     /// assert_eq!(LibraryMetrics { paired_duplicates: 0, ..library }.estimated_library_size(), None);
     /// ```
     pub fn estimated_library_size(&self) -> Option<u64> {
-        let pairs = self.pairs().checked_sub(self.optical_pairs)? as f64;
-        let unique = self.pairs().checked_sub(self.pair_duplicates())? as f64;
-        if pairs <= 0.0 || pairs <= unique {
-            return None;
-        }
-        let library_size_residual =
-            |multiple: f64| unique / (multiple * unique) - 1.0 + (-pairs / (multiple * unique)).exp();
-        if library_size_residual(1.0) < 0.0 {
-            return None;
-        }
-        let (mut low, mut high) = (1.0, 100.0);
-        while library_size_residual(high) > 0.0 {
-            high *= 10.0;
-        }
-        for _ in 0..BISECTION_STEPS {
-            let middle = (low + high) / 2.0;
-            let value = library_size_residual(middle);
-            if value == 0.0 {
-                break;
-            } else if value > 0.0 {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        Some((unique * (low + high) / 2.0) as u64)
+        let pairs = self.pairs().checked_sub(self.optical_pairs)?;
+        estimate_library_size(pairs, self.pairs().checked_sub(self.pair_duplicates())?)
     }
+}
 
-    /// Returns the number of distinct pairs expected from `multiple` times the sequencing depth, divided by the present
-    /// number.
-    fn return_on_investment(&self, library_size: u64, multiple: f64) -> f64 {
-        let size = library_size as f64;
-        let unique = (self.pairs() - self.pair_duplicates()) as f64;
-        size * (1.0 - (-(multiple * self.pairs() as f64) / size).exp()) / unique
+/// Returns the estimated number of distinct molecules in a library of which `pairs` pairs were sequenced, `unique` of them
+/// without duplicates; `None` if there are no duplicates.
+///
+/// Solves the Lander-Waterman equation C/X = 1 - exp(-N/X) by bisection, with the number of steps and the start interval
+/// of Picard.
+pub fn estimate_library_size(pairs: u64, unique: u64) -> Option<u64> {
+    let (pairs, unique) = (pairs as f64, unique as f64);
+    if pairs <= 0.0 || pairs <= unique {
+        return None;
     }
+    let library_size_residual =
+        |multiple: f64| unique / (multiple * unique) - 1.0 + (-pairs / (multiple * unique)).exp();
+    if library_size_residual(1.0) < 0.0 {
+        return None;
+    }
+    let (mut low, mut high) = (1.0, 100.0);
+    while library_size_residual(high) > 0.0 {
+        high *= 10.0;
+    }
+    for _ in 0..BISECTION_STEPS {
+        let middle = (low + high) / 2.0;
+        let value = library_size_residual(middle);
+        if value == 0.0 {
+            break;
+        } else if value > 0.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some((unique * (low + high) / 2.0) as u64)
+}
+
+/// Returns the number of distinct pairs expected from `multiple` times the sequencing depth, divided by the present
+/// number `unique`. `pairs`: the number of sequenced pairs.
+pub fn expected_unique_ratio(library_size: u64, multiple: f64, pairs: u64, unique: u64) -> f64 {
+    let size = library_size as f64;
+    size * (1.0 - (-(multiple * pairs as f64) / size).exp()) / unique as f64
 }
 
 impl DuplicationMetrics {
@@ -250,7 +255,8 @@ impl DuplicationMetrics {
             && let Some(size) = library.estimated_library_size()
         {
             bin_label = "BIN";
-            let value = |multiple| library.return_on_investment(size, multiple as f64);
+            let (pairs, unique) = (library.pairs(), library.pairs() - library.pair_duplicates());
+            let value = |multiple| expected_unique_ratio(size, multiple as f64, pairs, unique);
             columns.push(("CoverageMult", (1..=MAX_COVERAGE_MULTIPLE).map(|m| (m, value(m))).collect()));
         }
         let sizes = &self.set_sizes;
@@ -294,10 +300,23 @@ fn java_double(value: u64) -> String {
 }
 
 /// Formats a number as htsjdk 4.2.0 `FormatUtil` does: at most six decimals, ties rounded towards zero, no trailing
-/// zeros.
-pub(crate) fn format_double(value: f64) -> String {
-    if !value.is_finite() {
+/// zeros, a sign also for negative numbers that are rounded to 0.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_kernels::markdup::format_double;
+///
+/// assert_eq!(format_double(2.0 / 3.0), "0.666667");
+/// assert_eq!(format_double(f64::NAN), "?");
+/// ```
+pub fn format_double(value: f64) -> String {
+    if value.is_nan() {
         return "?".into();
+    }
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    if value.is_infinite() {
+        return format!("{sign}?");
     }
     // A double has at most 1,074 decimals, so this text is the exact value, and the test for ties below is exact.
     let mut exact = String::new();
@@ -313,7 +332,7 @@ pub(crate) fn format_double(value: f64) -> String {
     let mut text: String = digits.iter().map(|digit| char::from(*digit)).collect();
     text.insert(point, '.');
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if value < 0.0 && text != "0" { format!("-{text}") } else { text.into() }
+    format!("{sign}{text}")
 }
 
 /// Adds one to the last digit of a decimal number whose most significant digit is first.
@@ -344,6 +363,8 @@ mod tests {
             (0.9999999, "1"),
             (1234567.25, "1234567.25"),
             (f64::NAN, "?"),
+            (f64::NEG_INFINITY, "-?"),
+            (-0.0000001, "-0"),
         ] {
             assert_eq!(format_double(value), text);
         }

@@ -20,7 +20,7 @@ type Kmer = [u8; COMPARED_BASES];
 
 /// Returns whether the first sequenced bases of a read match an adapter on either strand. `codes` holds the 4-bit base
 /// codes in the order of the record; if `reversed`, the first sequenced base is the last code.
-pub(super) fn starts_with_adapter(codes: &[u8], reversed: bool) -> bool {
+pub fn starts_with_adapter(codes: &[u8], reversed: bool) -> bool {
     let first: Option<Kmer> = if reversed {
         codes.last_chunk::<COMPARED_BASES>().map(|last| {
             let mut start = *last;

@@ -7,10 +7,11 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::adapters::starts_with_adapter;
+use super::alignment::{Alignment, RecordTags};
 use super::histogram::Histogram;
 use super::insert_size::PairOrientation;
 use super::picard_header;
-use super::record_counts::{Alignment, count_byte_pairs};
+use super::record_counts::count_byte_pairs;
 use crate::markdup::format_double;
 
 /// Minimum mapping quality of a read that Picard calls high-quality.
@@ -99,27 +100,16 @@ struct ReadCategory {
     bad_cycles: Histogram,
 }
 
-/// The values of the tags that the alignment summary uses.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SummaryTags {
-    /// True if the record has the tag `XN:i:1`, which marks noise.
-    pub(super) is_noise: bool,
-    /// Value of the tag `MQ`, the mapping quality of the mate.
-    pub(super) mate_mapping_quality: Option<i64>,
-    /// True if the record has a tag `SA`.
-    pub(super) has_supplementary: bool,
-}
-
 impl AlignmentSummary {
     /// Counts a record. Without `reference`, no base counts as a mismatch, as in Picard.
     ///
     /// # Errors
     /// The errors of `reference`.
-    pub(super) fn add<R: ReferenceBases>(
+    pub fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
         alignment: &Alignment,
-        tags: SummaryTags,
+        tags: &RecordTags,
         reference: Option<&mut R>,
     ) -> io::Result<()> {
         if alignment.flag & flags::NOT_PRIMARY != 0 {
@@ -257,7 +247,7 @@ const METRICS_HEADER: &str = "## METRICS CLASS\tpicard.analysis.AlignmentSummary
     PCT_CHIMERAS\tPCT_ADAPTER\tPCT_SOFTCLIP\tPCT_HARDCLIP\tAVG_POS_3PRIME_SOFTCLIP_LENGTH\tSAMPLE\tLIBRARY\tREAD_GROUP\n";
 
 impl ReadCategory {
-    fn add_read(&mut self, record: RawRecord, alignment: &Alignment, tags: SummaryTags) {
+    fn add_read(&mut self, record: RawRecord, alignment: &Alignment, tags: &RecordTags) {
         let flag = alignment.flag;
         let (mapped, reverse) = (flag & flags::UNMAPPED == 0, flag & flags::REVERSE != 0);
         self.pf_reads += 1;
@@ -457,7 +447,7 @@ fn trailing_soft_clip_bases(record: RawRecord, reverse: bool) -> u64 {
 }
 
 /// Returns whether a record with a mapped mate is chimeric by the rule of `ChimeraUtil.isChimeric`.
-fn is_chimeric(record: RawRecord, alignment: &Alignment, tags: SummaryTags) -> bool {
+fn is_chimeric(record: RawRecord, alignment: &Alignment, tags: &RecordTags) -> bool {
     record.template_length().unsigned_abs() > MAX_INSERT_BASES
         || record.contig() != record.mate_contig()
         || tags.has_supplementary

@@ -10,9 +10,10 @@ use godwit_model::{RawRecord, flags};
 use libdeflater::Crc;
 use serde::{Deserialize, Serialize};
 
+use super::alignment::Alignment;
 use super::cycle_counts::TemplateSegment;
 use super::histogram::Histogram;
-use super::record_counts::{Alignment, count_byte_pairs};
+use super::record_counts::count_byte_pairs;
 
 /// Number of bins of the GC content histogram.
 const GC_BINS: usize = 200;

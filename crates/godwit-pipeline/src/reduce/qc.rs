@@ -61,7 +61,8 @@ pub struct Qc {
 }
 
 /// A reader of reference bases for metrics and recalibration.
-pub(super) struct ReferenceWindows {
+#[derive(Clone)]
+pub struct ReferenceWindows {
     windows: IndexedReader,
     /// Path of the reference, for error messages.
     path: Arc<Path>,
@@ -172,7 +173,7 @@ impl Qc {
 /// # Errors
 /// [`PipelineError::Options`] if the reference lacks contigs of the genome. [`PipelineError::Fasta`] if it cannot be
 /// read.
-pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedReader, PipelineError> {
+pub fn open_reference(path: &Path, genome: &Genome) -> Result<IndexedReader, PipelineError> {
     let of_genome = |records: &[FaiRecord]| -> Option<Arc<[FaiRecord]>> {
         let find = |name: &str| records.iter().find(|record| record.name == name);
         let same = genome.contigs().iter().zip(records).all(|(contig, record)| contig.name == record.name);

@@ -1,0 +1,259 @@
+//! The accumulators of the requested metrics, and their files.
+
+use godwit_formats::sam::ReadGroup;
+use godwit_kernels::qc::{AlignmentBuffer, AlignmentSummary, InsertSizeCounts, RecordTags, ReferenceBases};
+use godwit_model::{Genome, RawRecord, flags};
+
+use crate::cycle_totals::CycleTotals;
+use crate::error::MetricsError;
+use crate::gc_bias::GcBias;
+use crate::interval_list::IntervalList;
+use crate::metric::Metric;
+use crate::oxidation::Oxidation;
+use crate::quality_distribution::QualityDistribution;
+use crate::reference_scan::ReferenceCounts;
+use crate::target_text::TargetReport;
+use crate::targets::{AMPLICON_RULES, HYBRID_SELECTION_RULES, TargetCoverage};
+use crate::wgs::WgsDepth;
+
+/// Counts of the requested metrics that do not depend on the order of records. Each thread has one, and they are merged
+/// by addition.
+#[derive(Clone, Debug)]
+pub struct RecordMetrics {
+    metrics: Vec<Metric>,
+    contig_lengths: Vec<u32>,
+    buffer: AlignmentBuffer,
+    summary: AlignmentSummary,
+    insert_sizes: InsertSizeCounts,
+    cycles: CycleTotals,
+    qualities: QualityDistribution,
+    gc_bias: GcBias,
+}
+
+impl RecordMetrics {
+    /// Returns counts of no records. Metrics that need the order of the records are ignored.
+    pub fn new(metrics: &[Metric], genome: &Genome) -> Self {
+        Self {
+            metrics: metrics.iter().copied().filter(|metric| !metric.needs_order()).collect(),
+            contig_lengths: genome.contigs().iter().map(|contig| contig.length).collect(),
+            buffer: AlignmentBuffer::default(),
+            summary: AlignmentSummary::default(),
+            insert_sizes: InsertSizeCounts::default(),
+            cycles: CycleTotals::default(),
+            qualities: QualityDistribution::default(),
+            gc_bias: GcBias::default(),
+        }
+    }
+
+    /// Returns true if no requested metric is counted here.
+    pub fn is_empty(&self) -> bool {
+        self.metrics.is_empty()
+    }
+
+    fn has(&self, metric: Metric) -> bool {
+        self.metrics.contains(&metric)
+    }
+
+    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
+    ///
+    /// # Errors
+    /// [`MetricsError::Reference`] if the reference cannot be read.
+    pub fn add<R: ReferenceBases>(
+        &mut self,
+        record: RawRecord,
+        flag: u16,
+        reference: &mut R,
+    ) -> Result<(), MetricsError> {
+        let (cycles, qualities, gc_bias) = (
+            self.has(Metric::QualityByCycle) || self.has(Metric::BaseDistributionByCycle),
+            self.has(Metric::QualityDistribution),
+            self.has(Metric::GcBias),
+        );
+        let (summary, insert_sizes) = (self.has(Metric::AlignmentSummary), self.has(Metric::InsertSize));
+        let alignment = self.buffer.decode(record, flag);
+        let tags = RecordTags::from_record(record);
+        if summary {
+            self.summary.add(record, &alignment, &tags, Some(&mut *reference))?;
+        }
+        if insert_sizes {
+            self.insert_sizes.add(record, flag, alignment.reference_bases);
+        }
+        if flag & flags::NOT_PRIMARY == 0 {
+            if cycles {
+                self.cycles.add(record, &alignment, &tags);
+            }
+            if qualities {
+                self.qualities.add(record, &alignment, &tags);
+            }
+        }
+        if gc_bias {
+            let contig = usize::try_from(record.contig()).ok();
+            let length = contig.and_then(|contig| self.contig_lengths.get(contig)).copied().unwrap_or(0);
+            self.gc_bias.add(record, &alignment, length, reference)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the counts of other records of the same file.
+    pub fn merge(&mut self, mut other: Self) {
+        self.summary.merge(&other.summary);
+        self.insert_sizes.merge(&other.insert_sizes);
+        self.cycles.flush();
+        other.cycles.flush();
+        self.cycles.merge(&other.cycles);
+        self.qualities.merge(&other.qualities);
+        self.gc_bias.merge(&other.gc_bias);
+    }
+
+    /// Returns the files of the metrics: suffix and text. A file without content, as that of insert sizes without pairs,
+    /// is left out, as in Picard. `input`: the name of the BAM for the header lines.
+    pub fn into_files(mut self, reference: &ReferenceCounts, input: &str) -> Vec<MetricsFile> {
+        self.cycles.flush();
+        let mut files = Vec::new();
+        for metric in &self.metrics {
+            let comment = comment(*metric, input);
+            let texts = match metric {
+                Metric::AlignmentSummary => vec![self.summary.to_text(&comment)],
+                Metric::InsertSize => self.insert_sizes.to_text(&comment).into_iter().collect(),
+                Metric::QualityByCycle => vec![self.cycles.quality_text(&comment)],
+                Metric::BaseDistributionByCycle => vec![self.cycles.base_text(&comment)],
+                Metric::QualityDistribution => vec![self.qualities.text(&comment)],
+                Metric::GcBias => {
+                    vec![self.gc_bias.detail_text(reference, &comment), self.gc_bias.summary_text(reference, &comment)]
+                }
+                Metric::WgsMetrics | Metric::HsMetrics | Metric::TargetedPcr | Metric::OxoG => Vec::new(),
+            };
+            files.extend(metric_files(*metric, texts));
+        }
+        files
+    }
+}
+
+/// A metrics file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsFile {
+    /// Suffix of its name, which follows the name of the BAM without its extension.
+    pub suffix: &'static str,
+    /// Its text.
+    pub text: String,
+}
+
+fn metric_files(metric: Metric, texts: Vec<String>) -> impl Iterator<Item = MetricsFile> {
+    metric.suffixes().iter().zip(texts).map(|(suffix, text)| MetricsFile { suffix, text })
+}
+
+/// Returns the comment in the header of a file. MultiQC recognizes the file by the first word, and takes the name of the
+/// sample from the name of the BAM.
+fn comment(metric: Metric, input: &str) -> String {
+    // MultiQC would read only the first word of a name that contains spaces, so such a name is omitted.
+    let input = if input.contains(char::is_whitespace) { String::new() } else { format!(" --INPUT {input}") };
+    format!("{} by godwit {}{input}", metric.program(), env!("CARGO_PKG_VERSION"))
+}
+
+/// The interval lists of targeted sequencing.
+#[derive(Clone, Debug, Default)]
+pub struct TargetLists {
+    /// Regions to be covered, for both metrics of targets.
+    pub targets: Option<IntervalList>,
+    /// Baits of a hybrid selection, for [`Metric::HsMetrics`].
+    pub baits: Option<IntervalList>,
+    /// Amplicons, for [`Metric::TargetedPcr`].
+    pub amplicons: Option<IntervalList>,
+}
+
+/// Counts of the requested metrics for which records must come in the order of their coordinates.
+#[derive(Clone, Debug)]
+pub struct OrderedMetrics {
+    buffer: AlignmentBuffer,
+    wgs: Option<WgsDepth>,
+    hybrid_selection: Option<TargetCoverage>,
+    amplicons: Option<TargetCoverage>,
+    oxidation: Option<Oxidation>,
+}
+
+impl OrderedMetrics {
+    /// Returns counts of no records. Metrics of targets without their interval lists are not counted.
+    ///
+    /// # Errors
+    /// [`MetricsError::ReadGroups`] if the read groups do not suffice for a metric.
+    pub fn new(
+        metrics: &[Metric],
+        genome: &Genome,
+        read_groups: &[ReadGroup],
+        lists: TargetLists,
+    ) -> Result<Self, MetricsError> {
+        let has = |metric| metrics.contains(&metric);
+        let coverage = |probes: Option<IntervalList>, rules| {
+            Some(TargetCoverage::new(rules, probes?, lists.targets.clone()?, genome))
+        };
+        let hybrid_selection = coverage(lists.baits, HYBRID_SELECTION_RULES).filter(|_| has(Metric::HsMetrics));
+        let amplicons = coverage(lists.amplicons, AMPLICON_RULES).filter(|_| has(Metric::TargetedPcr));
+        Ok(Self {
+            buffer: AlignmentBuffer::default(),
+            wgs: has(Metric::WgsMetrics).then(WgsDepth::default),
+            hybrid_selection,
+            amplicons,
+            oxidation: has(Metric::OxoG).then(|| Oxidation::new(read_groups)).transpose()?,
+        })
+    }
+
+    /// Returns true if no requested metric is counted here.
+    pub fn is_empty(&self) -> bool {
+        self.wgs.is_none() && self.hybrid_selection.is_none() && self.amplicons.is_none() && self.oxidation.is_none()
+    }
+
+    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
+    ///
+    /// # Errors
+    /// [`MetricsError::Reference`] if the reference cannot be read; [`MetricsError::NoReadGroup`] if a metric needs the
+    /// read group of a record that has none.
+    pub fn add<R: ReferenceBases>(
+        &mut self,
+        record: RawRecord,
+        flag: u16,
+        reference: &mut R,
+    ) -> Result<(), MetricsError> {
+        let alignment = self.buffer.decode(record, flag);
+        if let Some(wgs) = &mut self.wgs {
+            wgs.add(record, &alignment, reference)?;
+        }
+        for coverage in [&mut self.hybrid_selection, &mut self.amplicons].into_iter().flatten() {
+            coverage.add(record, &alignment);
+        }
+        if let Some(oxidation) = &mut self.oxidation {
+            oxidation.add(record, &alignment, &RecordTags::from_record(record), reference)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the files of the metrics, as [`RecordMetrics::into_files`].
+    ///
+    /// # Errors
+    /// [`MetricsError::Reference`] if the reference cannot be read.
+    pub fn into_files<R: ReferenceBases>(
+        self,
+        counts: &ReferenceCounts,
+        reference: &mut R,
+        input: &str,
+    ) -> Result<Vec<MetricsFile>, MetricsError> {
+        let mut files = Vec::new();
+        if let Some(wgs) = self.wgs {
+            let text = wgs.text(counts.called_bases, &comment(Metric::WgsMetrics, input));
+            files.extend(metric_files(Metric::WgsMetrics, vec![text]));
+        }
+        if let Some(coverage) = self.hybrid_selection {
+            let gc = coverage.gc_by_target(reference)?;
+            let text = TargetReport::new(&coverage, &gc).hybrid_selection_text(&comment(Metric::HsMetrics, input));
+            files.extend(metric_files(Metric::HsMetrics, vec![text]));
+        }
+        if let Some(coverage) = self.amplicons {
+            let gc = coverage.gc_by_target(reference)?;
+            let text = TargetReport::new(&coverage, &gc).amplicon_text(&comment(Metric::TargetedPcr, input));
+            files.extend(metric_files(Metric::TargetedPcr, vec![text]));
+        }
+        if let Some(oxidation) = self.oxidation {
+            files.extend(metric_files(Metric::OxoG, vec![oxidation.text(&comment(Metric::OxoG, input))]));
+        }
+        Ok(files)
+    }
+}

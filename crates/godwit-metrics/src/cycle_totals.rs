@@ -1,0 +1,225 @@
+//! Sums of base qualities and counts of bases for each cycle of the sequencer: the metrics of Picard 3.4.0
+//! `MeanQualityByCycle` (`HistogramGenerator`) and `CollectBaseDistributionByCycle`.
+
+use godwit_kernels::qc::{Alignment, RecordTags};
+use godwit_model::{RawRecord, flags};
+
+use crate::metrics_text::{HistogramColumn, MetricsText, join_numbers};
+
+/// Maximum number of reads whose values are added up in 16-bit sums before these are added to the 64-bit sums. A sum of
+/// that many qualities, at most 255 each, fits 16 bits.
+const MAX_PENDING_READS: u32 = 255;
+/// Offset of a quality letter in the tag `OQ`.
+const QUALITY_LETTER_OFFSET: u8 = 33;
+/// 4-bit codes of A, C, G and T (SAMv1 §4.2.3). All other codes count as N.
+const BASE_CODES: [u8; 4] = [1, 2, 4, 8];
+
+/// One value per cycle, summed over reads. Values of a few reads are added up in 16 bits, so that the compiler adds many
+/// cycles at once.
+#[derive(Clone, Debug, Default)]
+struct CycleSum {
+    pending: Vec<u16>,
+    total: Vec<u64>,
+}
+
+impl CycleSum {
+    /// Adds the values of one read. `reverse`: the last value belongs to the first cycle.
+    fn add(&mut self, reverse: bool, values: impl DoubleEndedIterator<Item = u16> + ExactSizeIterator) {
+        if self.pending.len() < values.len() {
+            self.pending.resize(values.len(), 0);
+        }
+        if reverse {
+            self.pending.iter_mut().zip(values.rev()).for_each(|(sum, value)| *sum += value);
+        } else {
+            self.pending.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.total.len() < self.pending.len() {
+            self.total.resize(self.pending.len(), 0);
+        }
+        for (total, pending) in self.total.iter_mut().zip(&mut self.pending) {
+            *total += u64::from(std::mem::take(pending));
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        if self.total.len() < other.total.len() {
+            self.total.resize(other.total.len(), 0);
+        }
+        self.total.iter_mut().zip(&other.total).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// Returns the sum of a 0-based cycle.
+    fn get(&self, cycle: usize) -> u64 {
+        self.total.get(cycle).copied().unwrap_or(0)
+    }
+}
+
+/// The number of reads that reach each cycle, as the number of reads of each length.
+#[derive(Clone, Debug, Default)]
+struct ReadLengths(Vec<u64>);
+
+impl ReadLengths {
+    fn add(&mut self, bases: usize) {
+        if self.0.len() <= bases {
+            self.0.resize(bases + 1, 0);
+        }
+        self.0[bases] += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// Returns for each 0-based cycle the number of reads that have it.
+    fn reads_by_cycle(&self) -> Vec<u64> {
+        let mut reads = 0;
+        let mut by_cycle: Vec<u64> = self
+            .0
+            .iter()
+            .skip(1)
+            .rev()
+            .map(|count| {
+                reads += count;
+                reads
+            })
+            .collect();
+        by_cycle.reverse();
+        by_cycle
+    }
+}
+
+/// Sums of qualities by cycle, for first and for second reads of pairs. Unpaired reads are first reads.
+#[derive(Clone, Debug, Default)]
+struct QualitySums {
+    sums: [CycleSum; 2],
+    lengths: [ReadLengths; 2],
+}
+
+impl QualitySums {
+    fn add(&mut self, end: usize, reverse: bool, qualities: impl DoubleEndedIterator<Item = u16> + ExactSizeIterator) {
+        self.lengths[end].add(qualities.len());
+        self.sums[end].add(reverse, qualities);
+    }
+
+    fn flush(&mut self) {
+        self.sums.iter_mut().for_each(CycleSum::flush);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(mine, theirs)| mine.merge(theirs));
+        self.lengths.iter_mut().zip(&other.lengths).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    /// Returns the mean quality of each 1-based cycle. The cycles of second reads follow the last cycle of first reads
+    /// that has a quality above 0.
+    fn mean_by_cycle(&self) -> Vec<(u64, f64)> {
+        let mut means = Vec::new();
+        let mut first_cycles = 0;
+        for (at, reads) in self.lengths[0].reads_by_cycle().into_iter().enumerate() {
+            let sum = self.sums[0].get(at);
+            if sum > 0 {
+                first_cycles = at as u64 + 1;
+                means.push((first_cycles, sum as f64 / reads as f64));
+            }
+        }
+        for (at, reads) in self.lengths[1].reads_by_cycle().into_iter().enumerate() {
+            if reads > 0 {
+                means.push((first_cycles + at as u64 + 1, self.sums[1].get(at) as f64 / reads as f64));
+            }
+        }
+        means
+    }
+}
+
+/// The sums of all reads that are neither secondary nor supplementary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CycleTotals {
+    qualities: QualitySums,
+    original_qualities: QualitySums,
+    /// Counts of A, C, G and T as stored in the records, for first and for second reads.
+    bases: [[CycleSum; 4]; 2],
+    lengths: [ReadLengths; 2],
+    pending_reads: u32,
+}
+
+impl CycleTotals {
+    /// Counts a record, which must be primary.
+    pub(crate) fn add(&mut self, record: RawRecord, alignment: &Alignment, tags: &RecordTags) {
+        let is_second = alignment.flag & (flags::PAIRED | flags::LAST) == flags::PAIRED | flags::LAST;
+        let (end, reverse) = (usize::from(is_second), alignment.flag & flags::REVERSE != 0);
+        let qualities = record.qualities();
+        // The quality 255 means that there are no qualities (SAMv1 §4.2.3).
+        if qualities.first() != Some(&u8::MAX) {
+            self.qualities.add(end, reverse, qualities.iter().map(|quality| u16::from(*quality)));
+        }
+        if let Some(letters) = tags.original_qualities {
+            let numbers = letters.iter().map(|letter| u16::from(letter.saturating_sub(QUALITY_LETTER_OFFSET)));
+            self.original_qualities.add(end, reverse, numbers);
+        }
+        self.lengths[end].add(alignment.codes.len());
+        for (sum, base) in self.bases[end].iter_mut().zip(BASE_CODES) {
+            sum.add(reverse, alignment.codes.iter().map(|code| u16::from(*code == base)));
+        }
+        self.pending_reads += 1;
+        if self.pending_reads == MAX_PENDING_READS {
+            self.flush();
+        }
+    }
+
+    /// Adds all pending values to the sums.
+    pub(crate) fn flush(&mut self) {
+        self.pending_reads = 0;
+        self.qualities.flush();
+        self.original_qualities.flush();
+        self.bases.iter_mut().flatten().for_each(CycleSum::flush);
+    }
+
+    /// Adds the sums of other records, which must have no pending values.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.qualities.merge(&other.qualities);
+        self.original_qualities.merge(&other.original_qualities);
+        for (mine, theirs) in self.bases.iter_mut().flatten().zip(other.bases.iter().flatten()) {
+            mine.merge(theirs);
+        }
+        self.lengths.iter_mut().zip(&other.lengths).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    /// Returns the text of Picard's `MeanQualityByCycle`.
+    pub(crate) fn quality_text(&self, comment: &str) -> String {
+        let columns = [
+            HistogramColumn { name: "MEAN_QUALITY", bins: self.qualities.mean_by_cycle() },
+            HistogramColumn { name: "MEAN_ORIGINAL_QUALITY", bins: self.original_qualities.mean_by_cycle() },
+        ];
+        MetricsText::new(comment).finish("java.lang.Integer", "CYCLE", &columns)
+    }
+
+    /// Returns the text of Picard's `CollectBaseDistributionByCycle`.
+    pub(crate) fn base_text(&self, comment: &str) -> String {
+        let mut rows = Vec::new();
+        let mut first_cycles = 0;
+        for (end, (bases, lengths)) in self.bases.iter().zip(&self.lengths).enumerate() {
+            for (at, reads) in lengths.reads_by_cycle().into_iter().enumerate() {
+                let counts: Vec<u64> = bases.iter().map(|sum| sum.get(at)).collect();
+                let others = reads - counts.iter().sum::<u64>();
+                let percent = |count: u64| 100.0 * count as f64 / reads as f64;
+                let percents: Vec<f64> = counts.into_iter().chain([others]).map(percent).collect();
+                let cycle = at + 1 + if end == 1 { first_cycles } else { 0 };
+                rows.push(format!("{}\t{cycle}\t{}", end + 1, join_numbers(&percents)));
+            }
+            first_cycles = rows.len();
+        }
+        MetricsText::new(comment)
+            .with_rows(
+                "picard.analysis.BaseDistributionByCycleMetrics",
+                "READ_END\tCYCLE\tPCT_A\tPCT_C\tPCT_G\tPCT_T\tPCT_N",
+                &rows,
+            )
+            .finish("", "", &[])
+    }
+}

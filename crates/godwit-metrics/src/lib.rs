@@ -1,0 +1,31 @@
+//! Metrics of aligned reads with the values and the text of Picard 3.4.0.
+//!
+//! Flows in: packed records of a BAM, and the bases of its reference. Flows out: the texts of metrics files. Counts that
+//! do not depend on the order of records are in a [`RecordMetrics`] for each thread, which are merged by addition; those
+//! that need the order of coordinates are in one [`OrderedMetrics`]. All options have Picard's defaults, and all counts
+//! are integers, so the results do not depend on the number of threads. The texts differ from those of Picard only in
+//! their header lines. This crate does not read BAM files and writes no files.
+
+mod bin_statistics;
+mod collector;
+mod cycle_totals;
+mod error;
+mod gc_bias;
+mod het_sensitivity;
+mod interval_list;
+mod java_hash;
+mod metric;
+mod metrics_text;
+mod oxidation;
+mod phred;
+mod quality_distribution;
+mod reference_scan;
+mod target_text;
+mod targets;
+mod wgs;
+
+pub use collector::{MetricsFile, OrderedMetrics, RecordMetrics, TargetLists};
+pub use error::MetricsError;
+pub use interval_list::{IntervalList, IntervalListError};
+pub use metric::Metric;
+pub use reference_scan::ReferenceCounts;

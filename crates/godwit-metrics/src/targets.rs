@@ -1,0 +1,293 @@
+//! Coverage of target regions by reads selected by baits or amplicons: the counts of Picard 3.4.0
+//! `TargetMetricsCollector`, for `CollectHsMetrics` and `CollectTargetedPcrMetrics`.
+
+use std::io;
+
+use godwit_kernels::qc::{Alignment, ReferenceBases, starts_with_adapter};
+use godwit_model::{Genome, RawRecord, flags};
+
+use crate::interval_list::{ContigInterval, IntervalList, overlapping, overlapping_indexes};
+use crate::wgs::QUALITY_BINS;
+
+/// Distance from a bait or amplicon within which bases count as near, bases (`NEAR_DISTANCE`).
+const NEAR_DISTANCE: u32 = 250;
+/// Depth up to which the qualities of bases are counted for the theoretical sensitivity (`COVERAGE_CAP`).
+pub(crate) const MAX_SENSITIVITY_DEPTH: u32 = 200;
+/// Maximum quality of a base that does not count as coverage.
+const MAX_IGNORED_QUALITY: u8 = 2;
+
+/// The differences between the two tools.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TargetRules {
+    /// Minimum mapping quality of a read that counts as coverage.
+    pub(crate) min_mapping_quality: u8,
+    /// Minimum quality of a base that counts as coverage.
+    pub(crate) min_base_quality: u8,
+    /// True if bases of a read that its mate covers too are not counted.
+    pub(crate) clips_overlaps: bool,
+}
+
+/// Rules of `CollectHsMetrics`.
+pub(crate) const HYBRID_SELECTION_RULES: TargetRules =
+    TargetRules { min_mapping_quality: 20, min_base_quality: 20, clips_overlaps: true };
+/// Rules of `CollectTargetedPcrMetrics`.
+pub(crate) const AMPLICON_RULES: TargetRules =
+    TargetRules { min_mapping_quality: 1, min_base_quality: 0, clips_overlaps: false };
+
+/// The counts of reads and bases. The prefix `pf` means that a read passes the vendor's filter.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TargetCounts {
+    pub(crate) reads: u64,
+    pub(crate) pf_reads: u64,
+    pub(crate) pf_unique_reads: u64,
+    pub(crate) pf_unique_reads_aligned: u64,
+    pub(crate) pf_bases: u64,
+    pub(crate) pf_bases_aligned: u64,
+    pub(crate) pf_unique_bases_aligned: u64,
+    pub(crate) selected_pairs: u64,
+    pub(crate) selected_unique_pairs: u64,
+    pub(crate) on_probe: u64,
+    pub(crate) near_probe: u64,
+    pub(crate) off_probe: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) adapter: u64,
+    pub(crate) low_mapping_quality: u64,
+    pub(crate) low_base_quality: u64,
+    pub(crate) overlap: u64,
+    pub(crate) off_target: u64,
+    pub(crate) on_target: u64,
+    pub(crate) on_target_from_pair: u64,
+}
+
+/// The coverage of targets.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetCoverage {
+    rules: TargetRules,
+    probes: IntervalList,
+    targets: IntervalList,
+    /// For each contig, the index of the first base of each target in the arrays of depths.
+    offsets: Vec<Vec<usize>>,
+    pub(crate) genome_bases: u64,
+    pub(crate) counts: TargetCounts,
+    /// Depth of each base of the targets: bases of high quality, and all bases with a quality above 2.
+    pub(crate) depths: Vec<u32>,
+    pub(crate) unfiltered_depths: Vec<u32>,
+    /// Number of bases on targets by quality, up to `MAX_SENSITIVITY_DEPTH`, and of all.
+    pub(crate) capped_qualities: [u64; QUALITY_BINS],
+    pub(crate) qualities: [u64; QUALITY_BINS],
+}
+
+impl TargetCoverage {
+    pub(crate) fn new(rules: TargetRules, probes: IntervalList, targets: IntervalList, genome: &Genome) -> Self {
+        let mut next = 0;
+        let mut offset = |interval: &ContigInterval| {
+            let offset = next;
+            next += (interval.end - interval.start) as usize;
+            offset
+        };
+        let offsets = targets.merged.iter().map(|contig| contig.iter().map(&mut offset).collect()).collect();
+        Self {
+            rules,
+            offsets,
+            genome_bases: genome.total_bases(),
+            counts: TargetCounts::default(),
+            depths: vec![0; next],
+            unfiltered_depths: vec![0; next],
+            capped_qualities: [0; QUALITY_BINS],
+            qualities: [0; QUALITY_BINS],
+            probes,
+            targets,
+        }
+    }
+
+    /// Returns the baits or amplicons.
+    pub(crate) fn probes(&self) -> &IntervalList {
+        &self.probes
+    }
+
+    /// Returns the targets.
+    pub(crate) fn targets(&self) -> &IntervalList {
+        &self.targets
+    }
+
+    /// Returns the depths at the bases of each target, in order.
+    pub(crate) fn depths_by_target(&self) -> impl Iterator<Item = &[u32]> {
+        let targets = self.targets.merged.iter().flatten().zip(self.offsets.iter().flatten());
+        targets.map(|(target, offset)| &self.depths[*offset..*offset + (target.end - target.start) as usize])
+    }
+
+    /// Returns the fraction of G and C of each target (0 to 1), in order.
+    ///
+    /// # Errors
+    /// The errors of `reference`.
+    pub(crate) fn gc_by_target<R: ReferenceBases>(&self, reference: &mut R) -> io::Result<Vec<f64>> {
+        let mut fractions = Vec::new();
+        for (contig, targets) in self.targets.merged.iter().enumerate() {
+            for target in targets {
+                let codes = reference.codes(contig as i32, target.start, target.end)?;
+                let gc = codes.iter().filter(|code| matches!(code, 2 | 4)).count();
+                fractions.push(gc as f64 / f64::from(target.end - target.start));
+            }
+        }
+        Ok(fractions)
+    }
+
+    /// Counts a record.
+    pub(crate) fn add(&mut self, record: RawRecord, alignment: &Alignment) {
+        let flag = alignment.flag;
+        if flag & flags::SECONDARY != 0 {
+            return;
+        }
+        let (mapped, unique) = (flag & flags::UNMAPPED == 0, flag & flags::DUPLICATE == 0);
+        let is_supplementary = flag & flags::SUPPLEMENTARY != 0;
+        let aligned_bases = if mapped { alignment.aligned_bases() } else { 0 };
+        self.counts.add_read(alignment, aligned_bases);
+        if flag & flags::QC_FAIL != 0 || !mapped {
+            return;
+        }
+        let Some(probes) = usize::try_from(record.contig()).ok().and_then(|contig| self.probes.merged.get(contig))
+        else {
+            return;
+        };
+        let start = record.position().max(0) as u32;
+        let end = start + alignment.reference_bases as u32;
+        let near = overlapping(probes, start, end, NEAR_DISTANCE);
+        let counts = &mut self.counts;
+        let both_mapped = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0 && !is_supplementary;
+        if both_mapped && flag & flags::FIRST != 0 && !near.is_empty() {
+            counts.selected_pairs += 1;
+            counts.selected_unique_pairs += u64::from(unique);
+        }
+        if near.is_empty() {
+            counts.off_probe += aligned_bases;
+        } else {
+            let on_probe = shared_bases(alignment, start, near);
+            counts.on_probe += on_probe;
+            counts.near_probe += aligned_bases - on_probe;
+        }
+        if !unique {
+            counts.duplicate += aligned_bases;
+        } else if record.mapping_quality() == 0 && starts_with_adapter(alignment.codes, flag & flags::REVERSE != 0) {
+            counts.adapter += aligned_bases;
+        } else if record.mapping_quality() < self.rules.min_mapping_quality {
+            counts.low_mapping_quality += aligned_bases;
+        } else {
+            self.add_bases(record, alignment, start, both_mapped);
+        }
+    }
+
+    fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, start: u32, both_mapped: bool) {
+        let mut read_end = alignment.codes.len();
+        if self.rules.clips_overlaps {
+            let clipped = overlapping_bases(record, alignment.flag);
+            self.counts.overlap += clipped;
+            if clipped > 0 {
+                if record.mate_position() <= record.position() {
+                    return;
+                }
+                let last = record.cigar().next_back();
+                let soft_clipped = last.filter(|op| op.code() == 4).map_or(0, |op| op.bases() as usize);
+                read_end = read_end.saturating_sub(clipped as usize + soft_clipped);
+            }
+        }
+        let qualities = record.qualities();
+        if qualities.first() == Some(&u8::MAX) {
+            return;
+        }
+        let contig = record.contig() as usize;
+        let end = start + alignment.reference_bases as u32;
+        let (from, until) = overlapping_indexes(&self.targets.merged[contig], start, end, 0);
+        let targets = &self.targets.merged[contig][from..until];
+        let offsets = &self.offsets[contig][from..until];
+        let mut at = 0;
+        for block in alignment.blocks {
+            let bases = block.bases.min(read_end.saturating_sub(block.read_start));
+            for index in 0..bases {
+                let position = start + (block.reference_offset + index) as u32;
+                let Some(quality) = qualities.get(block.read_start + index).copied() else { break };
+                while targets.get(at).is_some_and(|target| target.end <= position) {
+                    at += 1;
+                }
+                let target = targets.get(at).filter(|target| target.start <= position);
+                let is_high = quality >= self.rules.min_base_quality;
+                match target {
+                    _ if !is_high => self.counts.low_base_quality += 1,
+                    None => self.counts.off_target += 1,
+                    Some(_) => {
+                        self.counts.on_target += 1;
+                        self.counts.on_target_from_pair += u64::from(both_mapped);
+                    }
+                }
+                let Some(target) = target.filter(|_| quality > MAX_IGNORED_QUALITY) else { continue };
+                let base = offsets[at] + (position - target.start) as usize;
+                let depth = &mut self.unfiltered_depths[base];
+                *depth += 1;
+                let bin = usize::from(quality).min(QUALITY_BINS - 1);
+                self.capped_qualities[bin] += u64::from(*depth <= MAX_SENSITIVITY_DEPTH);
+                self.qualities[bin] += 1;
+                self.depths[base] += u32::from(is_high);
+            }
+        }
+    }
+}
+
+impl TargetCounts {
+    /// Counts a read before any filter but that of the vendor.
+    fn add_read(&mut self, alignment: &Alignment, aligned_bases: u64) {
+        let flag = alignment.flag;
+        let (mapped, unique) = (flag & flags::UNMAPPED == 0, flag & flags::DUPLICATE == 0);
+        let passes = flag & flags::QC_FAIL == 0;
+        if flag & flags::SUPPLEMENTARY == 0 {
+            self.reads += 1;
+            self.pf_reads += u64::from(passes);
+            self.pf_unique_reads += u64::from(passes && unique);
+            self.pf_unique_reads_aligned += u64::from(passes && unique && mapped);
+            self.pf_bases += if passes { alignment.codes.len() as u64 } else { 0 };
+        }
+        if passes {
+            self.pf_bases_aligned += aligned_bases;
+            self.pf_unique_bases_aligned += if unique { aligned_bases } else { 0 };
+        }
+    }
+}
+
+/// Returns the number of aligned bases within the intervals.
+fn shared_bases(alignment: &Alignment, start: u32, intervals: &[ContigInterval]) -> u64 {
+    let shared = |first: u32, last: u32| {
+        let overlap = |interval: &ContigInterval| last.min(interval.end).saturating_sub(first.max(interval.start));
+        intervals.iter().map(|interval| u64::from(overlap(interval))).sum::<u64>()
+    };
+    let blocks = alignment.blocks.iter().map(|block| {
+        let first = start + block.reference_offset as u32;
+        shared(first, first + block.bases as u32)
+    });
+    blocks.sum()
+}
+
+/// Returns the number of bases at the end of a read that its mate covers too, by the rule of htsjdk 4.2.0
+/// `SAMUtils.getNumOverlappingAlignedBasesToClip`. As there, the contig of the mate is not compared.
+fn overlapping_bases(record: RawRecord, flag: u16) -> u64 {
+    let (start, mate) = (i64::from(record.position()), i64::from(record.mate_position()));
+    if flag & flags::PAIRED == 0 || flag & (flags::UNMAPPED | flags::MATE_UNMAPPED) != 0 || mate < start {
+        return 0;
+    }
+    if mate == start && flag & flags::FIRST != 0 {
+        return 0;
+    }
+    let (mut clipped, mut position) = (0, start);
+    for op in record.cigar() {
+        let bases = i64::from(op.bases());
+        let covered = if op.consumes_reference() { bases } else { 0 };
+        if mate < position + covered {
+            clipped += match op.code() {
+                0 => covered.min(position + covered - mate),
+                // N, S, H and P.
+                3..=6 => 0,
+                _ if op.consumes_read() => bases,
+                _ => 0,
+            };
+        }
+        position += covered;
+    }
+    clipped.max(0) as u64
+}
