@@ -94,6 +94,34 @@ class DirectorySession(unittest.TestCase):
         table = self.session.sql("SELECT count(*) AS n FROM reads('sample.bam') WHERE region('chr2')").to_arrow()
         self.assertEqual(table["n"].to_pylist(), [len(samtools(RUN / "sample.bam", "chr2"))])
 
+    def test_genotypes_are_rows_and_matrices(self):
+        header = "##fileformat=VCFv4.2\n##contig=<ID=1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description=x>\n"
+        header += "##FORMAT=<ID=DP,Number=1,Type=Integer,Description=x>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\ta\tb\tc\n"
+        genotypes = [("GT:DP", "0/1:3", "1|1:4", "."), ("GT", "1", ".|2", "0/0/1"), ("DP", "1", "2", "3"), ("GT", "200/0", "./.", "0")]
+        lines = ["\t".join(["1", str(at), ".", "A", "C", ".", ".", ".", *fields]) + "\n" for at, fields in enumerate(genotypes, 1)]
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "cohort.vcf").write_text(header + "".join(lines))
+            with contextlib.closing(godwit.open(directory)) as session:
+                found = session.genotypes("cohort")
+                matrix = found.to_numpy()
+                self.assertEqual(found.samples, ["a", "b", "c"])
+                self.assertEqual((matrix.shape, str(matrix.dtype)), ((4, 3, 3), "int16"))
+                none = [-1, -2, -2]
+                self.assertEqual(matrix[0].tolist(), [[0, 1, -2], [1, 1, -2], none])
+                self.assertEqual(matrix[1].tolist(), [[1, -2, -2], [-1, 2, -2], [0, 0, 1]])
+                self.assertEqual(matrix[2].tolist(), [none, none, none])
+                some = session.genotypes("cohort.vcf", region="1:1-2", samples=["c", "a"])
+                self.assertEqual(some.samples, ["a", "c"])
+                self.assertEqual((some.to_numpy().shape, str(some.to_numpy().dtype)), ((2, 2, 3), "int8"))
+                self.assertEqual(some.to_numpy().tolist(), matrix[:2, [0, 2]].tolist())
+                rows = session.genotypes("cohort", samples=["b"], columns=["sample", "dosage", "DP"], where="position < 3").to_arrow()
+                rows = sorted(zip(*rows.to_pydict().values(), strict=True), key=str)
+                self.assertEqual(rows, [("b", 2, 4), ("b", None, 2), ("b", None, None)])
+                self.assertEqual(some.to_arrow().num_rows, 4)
+                for wrong in [session.genotypes("cohort", samples=["d"]), session.genotypes("cohort", columns=["DP"])]:
+                    with self.assertRaises(godwit.UsageError):
+                        wrong.to_numpy()
+
     def test_a_stream_may_be_left(self):
         stream = iter(self.session.reads("sample", parts=4))
         next(stream)

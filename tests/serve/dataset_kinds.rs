@@ -363,3 +363,25 @@ fn bcf_has_the_columns_of_vcf_and_the_regions_of_bcftools() {
     run_query(&directory, "SELECT count(position) FROM variants('plain.bcf')", &[])
         .assert_rejected(&[3], &["plain.bcf", "ends within"]);
 }
+
+#[test]
+fn attributes_of_gff_and_gtf_are_maps() {
+    let directory = scratch::directory("attributes");
+    let line = |attributes: &str| format!("chr1\tx\tgene\t101\t200\t.\t+\t.\t{attributes}\n");
+    fs::write(directory.join("a.gff3"), line("ID=g1;Name=a%20b") + &line(".") + &line("ID=g2"))
+        .expect("it can be written");
+    fs::write(directory.join("b.gtf"), line("gene_id \"g1\"; tag \"x\"; tag \"y\";")).expect("it can be written");
+    let rows = |sql: &str| {
+        let words = ["--format", "tsv", "--threads", "1"];
+        let asked = godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(words).run();
+        assert!(asked.status.success(), "{sql}: {}", asked.describe());
+        to_lines(&asked.stdout).split_off(1)
+    };
+    let names = "SELECT gff_attributes(attributes)['ID'], coalesce(gff_attributes(attributes)['Name'], '-') FROM a";
+    assert_eq!(rows(names), ["g1\ta b", "\t-", "g2\t-"]);
+    let gtf =
+        "SELECT gff_attributes(attributes)['tag'], array_to_string(map_keys(gff_attributes(attributes)), ' ') FROM b";
+    assert_eq!(rows(gtf), ["x,y\tgene_id tag"]);
+    let count = "SELECT count(*) FROM a WHERE gff_attributes(attributes)['ID'] LIKE 'g%'";
+    assert_eq!(rows(count), ["2"]);
+}

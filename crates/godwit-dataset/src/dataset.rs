@@ -13,6 +13,9 @@ use godwit_model::Region;
 use godwit_model::schema::{alignment_columns, variant_columns};
 use serde::{Deserialize, Serialize};
 
+/// Number of columns of a VCF file before those of the samples (VCFv4.4 §1.5).
+const VCF_COLUMNS_BEFORE_SAMPLES: usize = 9;
+
 /// An error while a dataset is opened, read, written or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -119,6 +122,18 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// Returns the name of the sample if the dataset contains exactly one sample.
     fn sample(&self) -> Option<&str> {
         None
+    }
+
+    /// Returns the names of the samples of a dataset of variants, in the order of the elements of its lists with one
+    /// element per sample. `None` if the names are unknown or hidden, or if the dataset does not contain variants.
+    fn samples(&self) -> Option<Vec<String>> {
+        if self.kind() != DatasetKind::Variants {
+            return None;
+        }
+        let schema = self.schema();
+        let header = schema.metadata().get(variant_columns::HEADER_KEY)?;
+        let columns = header.lines().rev().find(|line| line.starts_with("#CHROM"))?;
+        Some(columns.split('\t').skip(VCF_COLUMNS_BEFORE_SAMPLES).map(str::to_owned).collect())
     }
 
     /// Returns a version number, which differs after any change of the content.

@@ -35,6 +35,7 @@ pub(crate) struct DatasetView {
     row_filter: Arc<RowFilter>,
     key: Option<PseudonymKey>,
     sample: Option<String>,
+    samples: Option<Vec<String>>,
     sorted_by: Vec<&'static str>,
     has_regions: bool,
     version: u64,
@@ -140,6 +141,7 @@ impl DatasetView {
         let row_filter = Arc::new(RowFilter::new(name, &inner, rule, regions.as_deref())?);
         let version = view_version(&*dataset, rule, grants);
         let sample = shown_sample(&*dataset, rule, samples.as_deref(), grants);
+        let samples = shown_samples(&*dataset, rule, samples.as_deref(), grants);
         let columns = columns.into();
         let key = grants.key;
         let name = name.to_owned();
@@ -152,6 +154,7 @@ impl DatasetView {
             row_filter,
             key,
             sample,
+            samples,
             sorted_by,
             has_regions,
             version,
@@ -270,6 +273,26 @@ fn shown_sample(dataset: &dyn Dataset, rule: &Rule, sample_indexes: Option<&[u64
         Some([one]) => dataset_samples(dataset)?.get(usize::try_from(*one).ok()?).cloned(),
         Some(_) => None,
     }?;
+    masked_sample(sample, rule, grants)
+}
+
+/// Returns the names of the visible samples of a dataset of variants, each masked like a value of the column `sample`.
+fn shown_samples(
+    dataset: &dyn Dataset,
+    rule: &Rule,
+    sample_indexes: Option<&[u64]>,
+    grants: &Grants,
+) -> Option<Vec<String>> {
+    let mut samples = dataset.samples()?;
+    if let Some(indexes) = sample_indexes {
+        let visible = indexes.iter().map(|at| samples.get(usize::try_from(*at).ok()?).cloned());
+        samples = visible.collect::<Option<_>>()?;
+    }
+    samples.into_iter().map(|sample| masked_sample(sample, rule, grants)).collect()
+}
+
+/// Returns the name of a sample, masked like a value of the column `sample`; `None` if the rule hides it.
+fn masked_sample(sample: String, rule: &Rule, grants: &Grants) -> Option<String> {
     match rule.column_mask(SAMPLE_COLUMN) {
         None => Some(sample),
         Some(Mask::Hash) => grants.key.as_ref().map(|key| pseudonym(key, &sample)),
@@ -382,6 +405,10 @@ impl Dataset for DatasetView {
 
     fn sample(&self) -> Option<&str> {
         self.sample.as_deref()
+    }
+
+    fn samples(&self) -> Option<Vec<String>> {
+        self.samples.clone()
     }
 
     fn version(&self) -> u64 {

@@ -11,7 +11,7 @@ use arrow_array::{Array as _, ArrayRef, ListArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType};
 use godwit_dataset::{Dataset, DatasetKind};
-use godwit_model::schema::{alignment_columns, variant_columns};
+use godwit_model::schema::alignment_columns;
 
 use crate::rule::Rule;
 
@@ -22,14 +22,10 @@ const PER_SAMPLE_COLUMN_PREFIX: &str = "format_";
 
 /// Returns the names of the samples in a dataset, in the order of their list elements; `None` if they are unknown.
 pub(crate) fn dataset_samples(dataset: &dyn Dataset) -> Option<Vec<String>> {
-    let schema = dataset.schema();
     match dataset.kind() {
-        DatasetKind::Variants => {
-            let header = schema.metadata().get(variant_columns::HEADER_KEY)?;
-            let columns = header.lines().rev().find(|line| line.starts_with("#CHROM"))?;
-            Some(columns.split('\t').skip(9).map(str::to_owned).collect())
-        }
+        DatasetKind::Variants => dataset.samples(),
         DatasetKind::Reads => {
+            let schema = dataset.schema();
             let header = schema.metadata().get(alignment_columns::HEADER_KEY);
             let named = header.map(|header| {
                 let groups = header.lines().filter(|line| line.starts_with("@RG\t"));

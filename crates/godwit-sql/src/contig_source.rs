@@ -9,6 +9,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use godwit_dataset::Dataset;
 
 use crate::dataset_table::dataset_of_table;
+use crate::genotypes::variants_of_table;
 use crate::interval_functions::source_table_of_column;
 
 /// The datasets from which a contig column is read.
@@ -41,6 +42,14 @@ impl ContigSource {
         }
     }
 
+    /// Returns the dataset from which all values of the column are read; `None` if there is not exactly one.
+    pub(crate) fn single_dataset(&self) -> Option<Arc<dyn Dataset>> {
+        match &self.datasets[..] {
+            [dataset] if !self.is_partial => Some(dataset.clone()),
+            _ => None,
+        }
+    }
+
     fn follow_column_into_inputs(&mut self, plan: &LogicalPlan, column: &Column) {
         match plan.inputs().into_iter().find(|input| input.schema().has_column(column)) {
             Some(input) => self.follow_column(input, column),
@@ -56,7 +65,9 @@ impl ContigSource {
             LogicalPlan::TableScan(scan) => {
                 let table = source_as_provider(&scan.source).ok();
                 let table = table.map(|table| source_table_of_column(&table, &column.name).unwrap_or(table));
-                match table.as_deref().and_then(dataset_of_table) {
+                let dataset =
+                    table.as_deref().and_then(|table| dataset_of_table(table).or_else(|| variants_of_table(table)));
+                match dataset {
                     Some(dataset) => self.datasets.push(dataset.clone()),
                     None => self.is_partial = true,
                 }

@@ -20,7 +20,8 @@ use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::DatasetExec;
 
 /// The names of the table functions that the engine registers.
-const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", "coverage"];
+const TABLE_FUNCTIONS: [&str; 8] =
+    ["reads", "variants", "genotypes", "overlaps", "nearest", "coverage", "coverage_windows", "pileup"];
 
 /// The datasets of a catalog as a DataFusion schema, in which each dataset is a table.
 #[derive(Clone, Debug)]

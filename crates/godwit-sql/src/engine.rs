@@ -32,13 +32,18 @@ use godwit_flight::{SQL_CATALOG, SQL_SCHEMA};
 use godwit_model::did_you_mean;
 use godwit_process::LockedDirectory;
 
-use crate::coverage::{self, CoverageFunction};
+use crate::coverage::COVERAGE;
+use crate::coverage_windows::{self, CoverageWindowsFunction};
 use crate::dataset_table::TableCatalog;
 use crate::error::QueryError;
 use crate::error_messages::name_list;
 use crate::functions;
+use crate::genotypes::{self, GenotypeFunction};
+use crate::gff_attributes::gff_attributes_function;
 use crate::interval_functions::{IntervalPairFunction, PairKind};
 use crate::interval_join_rule::{self, IntervalJoinRule};
+use crate::pileup::PILEUP;
+use crate::read_sweep::SweepFunction;
 use crate::table_functions::DatasetFunction;
 
 /// Memory, threads and scratch space that a statement may use.
@@ -258,7 +263,7 @@ impl QueryEngine {
             .with_analyzer_rules(analyzer_rules())
             .with_physical_optimizer_rules(optimizer_rules())
             .build();
-        for function in functions::scalar_functions() {
+        for function in functions::scalar_functions().into_iter().chain([gff_attributes_function()]) {
             state.register_udf(Arc::new(function))?;
         }
         for kind in [DatasetKind::Reads, DatasetKind::Variants] {
@@ -267,7 +272,12 @@ impl QueryEngine {
         for pair_kind in [PairKind::Overlaps, PairKind::Nearest] {
             state.register_udtf(pair_kind.name(), Arc::new(IntervalPairFunction { pair_kind, tables: tables.clone() }));
         }
-        state.register_udtf(coverage::FUNCTION_NAME, Arc::new(CoverageFunction { tables: tables.clone() }));
+        state.register_udtf(genotypes::FUNCTION_NAME, Arc::new(GenotypeFunction { tables: tables.clone() }));
+        let windows = CoverageWindowsFunction { tables: tables.clone() };
+        state.register_udtf(coverage_windows::FUNCTION_NAME, Arc::new(windows));
+        for kind in [&COVERAGE, &PILEUP] {
+            state.register_udtf(kind.name, Arc::new(SweepFunction { kind, tables: tables.clone() }));
+        }
         Ok(Self {
             context: SessionContext::new_with_state(state),
             tables,

@@ -25,6 +25,7 @@ use godwit_model::{Region, flags};
 use godwit_query::REGION_FUNCTION;
 
 use crate::contig_source::ContigSource;
+use crate::read_filter::{self, filter_condition};
 
 /// Functions that test FLAG bits (SAMv1 §1.4), with the tested bits.
 const FLAG_TESTS: [(&str, u16); 12] = [
@@ -49,7 +50,10 @@ const DUPLICATE_COLUMN: &str = "duplicate";
 pub(crate) fn scalar_functions() -> Vec<ScalarUDF> {
     let rewritten = |name: &'static str, signature| ScalarUDF::from(MacroFunction { name, signature });
     let texts = TypeSignature::OneOf(vec![TypeSignature::Exact(vec![DataType::Utf8]), TypeSignature::Any(2)]);
-    let mut functions = vec![rewritten(REGION_FUNCTION, Signature::new(texts, Volatility::Immutable))];
+    let mut functions = vec![
+        rewritten(REGION_FUNCTION, Signature::new(texts.clone(), Volatility::Immutable)),
+        rewritten(read_filter::FUNCTION_NAME, Signature::new(texts, Volatility::Immutable)),
+    ];
     for (name, _) in FLAG_TESTS {
         let signature = TypeSignature::OneOf(vec![TypeSignature::Nullary, TypeSignature::Any(1)]);
         functions.push(rewritten(name, Signature::new(signature, Volatility::Immutable)));
@@ -132,6 +136,9 @@ fn expand_call(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Tran
     if func.name() == REGION_FUNCTION {
         return region_condition(args, plan, schema).map(Transformed::yes);
     }
+    if func.name() == read_filter::FUNCTION_NAME {
+        return expand_filter(args, plan, schema).map(Transformed::yes);
+    }
     match FLAG_TESTS.iter().find(|(name, _)| *name == func.name()) {
         Some((name, mask)) => flag_condition(name, *mask, args, schema).map(Transformed::yes),
         None => Ok(Transformed::no(expr)),
@@ -159,6 +166,31 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
     let starts = column("position")?.lt(lit(region.end as i32));
     let ends = column("end_position")?.gt(lit(region.start as i32));
     Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
+}
+
+/// Returns the condition that replaces `filter('mapq > 30')`. If several tables contain reads, the first argument
+/// selects the table, as for `region`.
+fn expand_filter(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
+    let function = read_filter::FUNCTION_NAME;
+    let (table, text) = match arguments {
+        [Expr::Literal(text, _)] => (None, text.try_as_str().flatten()),
+        [Expr::Column(column), Expr::Literal(text, _)] => (column.relation.clone(), text.try_as_str().flatten()),
+        _ => (None, None),
+    };
+    let Some(text) = text else {
+        return plan_err!("{function}() takes a filter expression of samtools in single quotes, such as 'mapq > 30'");
+    };
+    let find_column = |name: &str| match &table {
+        Some(table) => {
+            let column = Column::new(Some(table.clone()), name);
+            Ok(schema.has_column(&column).then_some(column))
+        }
+        None if schema.qualified_fields_with_unqualified_name(name).is_empty() => Ok(None),
+        None => unique_column(name, function, schema).map(Some),
+    };
+    filter_condition(text, find_column, || {
+        ContigSource::from_plan(plan, &find_column("contig").ok()??).single_dataset()
+    })
 }
 
 /// Returns the column with this name. Fails if no table or more than one table has such a column.

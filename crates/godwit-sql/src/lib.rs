@@ -89,16 +89,24 @@
 
 mod contig_source;
 mod coverage;
+mod coverage_windows;
 mod dataset_table;
 mod engine;
 mod error;
 mod error_messages;
+mod filter_expression;
 mod flight_sql;
 mod functions;
+mod genotype_dataset;
+mod genotypes;
+mod gff_attributes;
 mod interval_functions;
 mod interval_index;
 mod interval_join;
 mod interval_join_rule;
+mod pileup;
+mod read_filter;
+mod read_sweep;
 mod region_pushdown;
 mod scan;
 mod statement_server;

@@ -141,7 +141,8 @@ fn constraint_of_comparison(column: &str, op: Operator, value: &ScalarValue) -> 
     })
 }
 
-fn column_name(expr: &Expr) -> Option<&str> {
+/// Returns the name of a column, with or without a cast.
+pub(crate) fn column_name(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Column(column) => Some(&column.name),
         Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => column_name(expr),
@@ -149,21 +150,24 @@ fn column_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-fn literal_value(expr: &Expr) -> Option<&ScalarValue> {
+/// Returns the value of a literal; `None` for other expressions.
+pub(crate) fn literal_value(expr: &Expr) -> Option<&ScalarValue> {
     match expr {
         Expr::Literal(value, _) => Some(value),
         _ => None,
     }
 }
 
-fn text_value(value: &ScalarValue) -> Option<String> {
+/// Returns a text; `None` for null and for values of other types.
+pub(crate) fn text_value(value: &ScalarValue) -> Option<String> {
     match value {
         ScalarValue::Dictionary(_, value) => text_value(value),
         value => value.try_as_str().flatten().map(str::to_owned),
     }
 }
 
-fn integer_value(value: &ScalarValue) -> Option<i64> {
+/// Returns a whole number; `None` for null and for values of other types.
+pub(crate) fn integer_value(value: &ScalarValue) -> Option<i64> {
     match *value {
         ScalarValue::Int8(number) => number.map(i64::from),
         ScalarValue::Int16(number) => number.map(i64::from),

@@ -34,7 +34,7 @@ impl TableFunctionImpl for DatasetFunction {
             return plan_err!("{function}() takes the name of a dataset, or a pattern, in single quotes");
         };
         if name.contains(['*', '?']) {
-            return self.union_of_matches(name);
+            return union_of_matches(&self.tables, self.kind, name, Self::plan_with_sample);
         }
         let (name, dataset) = self.tables.find_dataset(name).map_err(to_datafusion_error)?;
         self.check_kind(&name, &*dataset)?;
@@ -62,31 +62,41 @@ impl DatasetFunction {
         plan_err!("{name} is not a dataset of {}; query it as \"{name}\"", self.kind.name())
     }
 
-    /// Returns the union of all datasets that match a pattern. The union has the columns of all datasets, and a column
-    /// with the sample of each row.
-    fn union_of_matches(&self, pattern: &str) -> Result<Arc<dyn TableProvider>> {
-        let names = self.tables.0.names().map_err(to_datafusion_error)?;
-        let fitting = GlobPattern::for_dataset_names(pattern);
-        let mut whole: Option<LogicalPlanBuilder> = None;
-        for name in names.iter().filter(|name| fitting.matches(name)) {
-            let dataset = self.tables.0.open(name).map_err(to_datafusion_error)?;
-            if dataset.kind() != self.kind {
-                continue;
-            }
-            let sample = dataset.sample().map_or_else(|| ScalarValue::from(name.as_str()), ScalarValue::from);
-            let columns: Vec<Expr> = dataset.schema().fields().iter().map(|field| exact_column(field.name())).collect();
-            let source = provider_as_source(table_provider(name, dataset)?);
-            let table = LogicalPlanBuilder::scan("one", source, None)?;
-            let one = table.project([lit(sample).alias(SAMPLE_COLUMN)].into_iter().chain(columns))?;
-            whole = Some(match whole {
-                Some(whole) => whole.union_by_name(one.build()?)?,
-                None => one,
-            });
+    /// Creates a plan with the rows of a dataset, and a column with their sample.
+    fn plan_with_sample(name: &str, dataset: Arc<dyn Dataset>) -> Result<LogicalPlanBuilder> {
+        let sample = dataset.sample().map_or_else(|| ScalarValue::from(name), ScalarValue::from);
+        let columns: Vec<Expr> = dataset.schema().fields().iter().map(|field| exact_column(field.name())).collect();
+        let source = provider_as_source(table_provider(name, dataset)?);
+        let table = LogicalPlanBuilder::scan("one", source, None)?;
+        table.project([lit(sample).alias(SAMPLE_COLUMN)].into_iter().chain(columns))
+    }
+}
+
+/// Returns the union of the plans that `plan_dataset` creates for all datasets of a kind that match a pattern. The
+/// union has the columns of all datasets.
+pub(crate) fn union_of_matches(
+    tables: &TableCatalog,
+    kind: DatasetKind,
+    pattern: &str,
+    plan_dataset: impl Fn(&str, Arc<dyn Dataset>) -> Result<LogicalPlanBuilder>,
+) -> Result<Arc<dyn TableProvider>> {
+    let names = tables.0.names().map_err(to_datafusion_error)?;
+    let fitting = GlobPattern::for_dataset_names(pattern);
+    let mut whole: Option<LogicalPlanBuilder> = None;
+    for name in names.iter().filter(|name| fitting.matches(name)) {
+        let dataset = tables.0.open(name).map_err(to_datafusion_error)?;
+        if dataset.kind() != kind {
+            continue;
         }
-        match whole {
-            Some(whole) => Ok(Arc::new(ViewTable::new(whole.build()?, None))),
-            None => plan_err!("no dataset of {} matches {pattern:?}", self.kind.name()),
-        }
+        let one = plan_dataset(name, dataset)?;
+        whole = Some(match whole {
+            Some(whole) => whole.union_by_name(one.build()?)?,
+            None => one,
+        });
+    }
+    match whole {
+        Some(whole) => Ok(Arc::new(ViewTable::new(whole.build()?, None))),
+        None => plan_err!("no dataset of {} matches {pattern:?}", kind.name()),
     }
 }
 

@@ -7,6 +7,7 @@ and select the rows that overlap them.
 
 from ._commands import align, call, copy, run, search
 from ._errors import EngineError, GodwitError, InputError, Interrupted, MachineError, RemoteError, UsageError
+from ._genotypes import Genotypes
 from ._query import Query
 from ._session import Dataset, Session, connect
 from ._session import open_directory as open
@@ -14,6 +15,7 @@ from ._session import open_directory as open
 __all__ = [
     "Dataset",
     "EngineError",
+    "Genotypes",
     "GodwitError",
     "InputError",
     "Interrupted",

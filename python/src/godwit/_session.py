@@ -19,6 +19,7 @@ from pyarrow import flight
 
 from ._errors import RemoteError, UsageError, error_for_exit_code
 from ._flight_client import Connection, dataset_command, in_schema_order, statement_command, to_batch_reader
+from ._genotypes import Genotypes
 from ._pool import SCHEME, PoolConnection, pool_member_urls
 from ._program import last_error_message, program_path
 from ._query import Query
@@ -83,6 +84,39 @@ class Session:
     def variants(self, name: str, **options: Any) -> Query:
         """Returns the variants of a dataset. Options are those of `table`; docs/formats/variants.md describes the columns."""
         return self._query_dataset("variants", name, **options)
+
+    def genotypes(
+        self,
+        name: str,
+        *,
+        region: str | Iterable[str] | None = None,
+        samples: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> Genotypes:
+        """Returns the genotypes of a dataset of variants, a row for each sample of each variant, or as a matrix of NumPy.
+
+        Args:
+            name: Path of the dataset, or its name without directory and suffix.
+            region: As for `table`.
+            samples: Names of the samples (default: all).
+            columns: Names of the columns of the SQL function ``genotypes``, in this order (default: all). Not for a matrix.
+            where: A condition in SQL on these columns. Not for a matrix.
+        """
+        found = self._find_dataset("variants", name)
+        regions = None if region is None else [region] if isinstance(region, str) else list(region)
+        listed = "*" if columns is None else ", ".join(_quote_identifier(column) for column in columns)
+        conditions = [] if where is None else [f"({where})"]
+        if regions is not None:
+            conditions.append("(" + (" OR ".join(f"region('{_escape_literal(region)}')" for region in regions) or "false") + ")")
+        if samples is not None:
+            conditions.append("sample IN (" + ", ".join(f"'{_escape_literal(sample)}'" for sample in samples) + ")" if samples else "false")
+        statement = f"SELECT {listed} FROM genotypes('{_escape_literal(found.name)}')"
+        statement += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        lists = None
+        if where is None and columns is None:
+            lists = self._query_dataset("variants", found.name, region=regions, columns=["genotype_alleles"])
+        return Genotypes(self._connection, statement_command(statement), statement, lists, found.schema, samples)
 
     def table(self, name: str, **options: Any) -> Query:
         """Returns the rows of any dataset.

@@ -21,6 +21,9 @@ def statements_with_outcome(table):
         yield "refused", f"CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{file}'"
         yield "refused", f"COPY (SELECT 1) TO '{file}'"
         yield "refused", f"SELECT * FROM reads('{file}')"
+        yield "refused", f"SELECT * FROM genotypes('{file}')"
+        yield "refused", f"SELECT * FROM pileup('{file}')"
+        yield "refused", f"SELECT * FROM coverage_windows('{file}', 1)"
     for statement in [
         "SET datafusion.execution.batch_size = 1",
         "SET datafusion.catalog.location = '/etc'",
@@ -81,6 +84,8 @@ def statements_with_outcome(table):
         f"SELECT count(a.name || b.name || c.name) FROM \"{table}\" a, \"{table}\" b, \"{table}\" c",
         f"SELECT a.name, b.name FROM \"{table}\" a, \"{table}\" b, \"{table}\" c WHERE a.position + b.position + c.position = -7",
         f"SELECT count(*) FROM \"{table}\" a JOIN \"{table}\" b ON a.flags <> b.flags JOIN \"{table}\" c ON b.position <> c.position WHERE length(a.name || b.name || c.name) < 0",
+        f"SELECT count(*) FROM coverage_windows('{table}', 1) a CROSS JOIN coverage_windows('{table}', 1) b WHERE a.depth_sum + b.depth_sum = -7",
+        f"SELECT sum(a.depth * b.depth) FROM pileup('{table}') a CROSS JOIN pileup('{table}') b WHERE a.depth + b.depth = -7",
         "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
         "WITH RECURSIVE r AS (SELECT 'x' AS s UNION ALL SELECT s || s FROM r) SELECT max(length(s)) FROM r",
         "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT a.n FROM r a, r b) SELECT count(*) FROM r",
@@ -112,6 +117,20 @@ def statements_with_outcome(table):
     yield "any", "SELECT '" + "x" * 5000000 + "'"
     yield "any", "SELECT 'a' ~ '" + "(a?){1000}" * 20 + "'"
     yield "any", "SELECT 'a' ~ '((((a{1,100}){1,100}){1,100}){1,100})'"
+    for expression in [
+        "(" * 5000 + "1" + ")" * 5000,
+        "!" * 20000 + "1",
+        " == ".join(["1"] * 20000),
+        " + ".join(["mapq"] * 20000),
+        'seq =~ "((((a{1,100}){1,100}){1,100}){1,100})"',
+        'seq =~ "' + "(a?){1000}" * 20 + '"',
+        'seq =~ "' + "x" * 2000000 + '"',
+        " || ".join('qname =~ "(a|b)*c"' for _ in range(2000)),
+        "\\",
+        "[é]",
+    ]:
+        yield "any", f"SELECT count(*) FROM reads('{table}') WHERE filter('{expression}')"
+    yield "any", "SELECT gff_attributes(repeat('a=b;', 10000000))"
     yield "any", "SELECT \"" + "x" * 1000000 + "\""
     yield "any", "\x00\x01\x02"
     yield "any", "SELECT " + ", ".join(f"{n} AS c{n}" for n in range(5000))

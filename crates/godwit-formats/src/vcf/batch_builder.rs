@@ -14,6 +14,8 @@ use super::variant_layout::VariantLayout;
 
 /// Number of columns before those of the `INFO` fields ([`godwit_model::schema::variant_columns`]).
 const FIXED_COLUMN_COUNT: usize = 9;
+/// Number of columns of genotypes between the column `other_info` and those of the `FORMAT` fields.
+const GENOTYPE_COLUMN_COUNT: usize = 2;
 /// Number of rows at which a batch is full.
 const MAX_BATCH_ROWS: usize = 4096;
 /// Bytes of VCF text at which a batch is full. Records of cohorts are long, so that their batches have fewer rows.
@@ -81,6 +83,31 @@ struct VariantProjection {
     includes_samples: bool,
 }
 
+/// The per-sample columns of a projection. Values of other fields are not parsed.
+#[derive(Debug)]
+struct SampleProjection {
+    /// True if `genotype_alleles` or `genotype_phased` was requested.
+    includes_genotypes: bool,
+    /// For each `FORMAT` field with a column, whether the column was requested.
+    formats: Vec<bool>,
+    /// True if `other_formats` was requested. Whether a value belongs there is known only after it was parsed.
+    includes_others: bool,
+}
+
+impl SampleProjection {
+    fn new(layout: &VariantLayout, projection: &VariantProjection) -> Self {
+        let columns = projection.columns.get(FIXED_COLUMN_COUNT + layout.info.len() + 1..).unwrap_or_default();
+        let is_requested = |column: usize| columns.get(column).copied().unwrap_or_default();
+        let end = GENOTYPE_COLUMN_COUNT + layout.formats.len();
+        let includes_others = is_requested(end);
+        Self {
+            includes_genotypes: is_requested(0) || is_requested(1),
+            formats: (GENOTYPE_COLUMN_COUNT..end).map(|column| includes_others || is_requested(column)).collect(),
+            includes_others,
+        }
+    }
+}
+
 impl VariantProjection {
     fn new(layout: &VariantLayout, columns: Option<&[usize]>) -> Self {
         let all = layout.schema.fields();
@@ -101,6 +128,7 @@ impl VariantProjection {
 /// Builders of the columns that contain a list with an element for each sample.
 #[derive(Debug)]
 struct SampleColumnsBuilder {
+    projection: SampleProjection,
     /// Allele numbers of the genotypes, as a list for each sample.
     alleles: Int32Builder,
     allele_count: usize,
@@ -155,9 +183,11 @@ impl<'l> VariantBatchBuilder<'l> {
     }
 
     fn from_columns(layout: &'l VariantLayout, columns: Option<&[usize]>) -> Self {
+        let projection = VariantProjection::new(layout, columns);
+        let samples = SampleColumnsBuilder::new(layout, SampleProjection::new(layout, &projection));
         Self {
             layout,
-            projection: VariantProjection::new(layout, columns),
+            projection,
             row_count: 0,
             text_bytes: 0,
             cell_count: 0,
@@ -172,7 +202,7 @@ impl<'l> VariantBatchBuilder<'l> {
             filters: TextListBuilder::new(),
             info: layout.info.iter().map(FieldBuilder::new).collect(),
             other_info: StringBuilder::new(),
-            samples: SampleColumnsBuilder::new(layout),
+            samples,
         }
     }
 
@@ -280,8 +310,9 @@ impl<'l> VariantBatchBuilder<'l> {
 }
 
 impl SampleColumnsBuilder {
-    fn new(layout: &VariantLayout) -> Self {
+    fn new(layout: &VariantLayout, projection: SampleProjection) -> Self {
         Self {
+            projection,
             alleles: Int32Builder::new(),
             allele_count: 0,
             sample_allele_lists: ListOffsetsBuilder::new(),
@@ -303,7 +334,9 @@ impl SampleColumnsBuilder {
             let column = layout.format_index.get(key).copied().filter(|at| !std::mem::replace(&mut seen[*at], true));
             self.format_columns.push(column);
         }
-        let has_genotype = seen.first() == Some(&true);
+        // Genotypes are parsed from the `FORMAT` field GT, whose column is the first.
+        let has_genotype = self.projection.includes_genotypes && seen.first() == Some(&true);
+        seen.iter_mut().zip(&self.projection.formats).for_each(|(seen, requested)| *seen &= requested);
         let has_others = self.push_samples(record, has_genotype, layout.sample_count);
         for ((column, rows), seen) in self.formats.iter_mut().zip(seen) {
             if seen { rows.end_list(column.len()) } else { rows.push_null_list(column.len()) }
@@ -320,29 +353,40 @@ impl SampleColumnsBuilder {
 
     /// Appends the fields of each sample; returns whether any field was appended to `other_formats`.
     fn push_samples(&mut self, record: &Record, has_genotype: bool, samples: usize) -> bool {
+        let is_parsed = |column: &Option<usize>| match column {
+            Some(column) => self.projection.formats[*column] || (*column == 0 && has_genotype),
+            None => false,
+        };
+        let parsed_keys = match self.projection.includes_others {
+            // A value without a key belongs to `other_formats`.
+            true => usize::MAX,
+            false => self.format_columns.iter().rposition(is_parsed).map_or(0, |last| last + 1),
+        };
         let mut others = 0;
         for (at, sample) in record.samples().enumerate() {
             self.other_values.clear();
             let mut genotype = None;
             let mut keys = record.format.split(':').zip(&self.format_columns);
-            for value in sample.split(':') {
+            for value in sample.split(':').take(parsed_keys) {
                 let (key, column) = match keys.next() {
                     Some((key, column)) => (key, *column),
                     // The sample has more values than `FORMAT` has keys.
                     None => ("", None),
                 };
-                if column == Some(0) && value != MISSING_VALUE {
+                if has_genotype && column == Some(0) && value != MISSING_VALUE {
                     genotype = Genotype::parse(value);
                 }
+                let column = column.filter(|column| self.projection.formats[*column]);
                 let fits_column = column.is_some_and(|column| self.formats[column].0.try_fill(Some(value)));
-                if !fits_column && value != MISSING_VALUE {
+                if self.projection.includes_others && !fits_column && value != MISSING_VALUE {
                     if !self.other_values.is_empty() {
                         self.other_values.push(':');
                     }
                     self.other_values.extend([key, "=", value]);
                 }
             }
-            self.format_columns.iter().flatten().for_each(|column| self.formats[*column].0.end_value());
+            let requested = self.format_columns.iter().flatten().filter(|column| self.projection.formats[**column]);
+            requested.for_each(|column| self.formats[*column].0.end_value());
             if has_genotype {
                 self.push_genotype(genotype);
             }
