@@ -13,6 +13,7 @@ mod guide_examples;
 mod gwp_datasets;
 mod htsget;
 pub mod http_client;
+mod http_statements;
 mod joins;
 mod metrics;
 mod misnamed_files;

@@ -12,6 +12,7 @@ mod dataset_command;
 mod direct_scan;
 mod endpoint_locations;
 mod flight_service;
+mod http_statements;
 mod lookups;
 mod requests;
 mod stream_registry;

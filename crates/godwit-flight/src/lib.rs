@@ -60,6 +60,7 @@ mod protocol_detection;
 mod random;
 mod reflection;
 mod reload_handle;
+mod row_stream_writer;
 mod segments;
 pub mod server;
 mod socket_handle;
@@ -86,6 +87,7 @@ pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};
 pub use metrics::{ServerMetrics, StatementWorkers};
 pub use reload_handle::ReloadHandle;
+pub use row_stream_writer::{RowStreamFormat, RowStreamWriter};
 pub use server::{DataPlane, Server, Upload};
 pub use socket_handle::SocketHandle;
 pub use sql::{
