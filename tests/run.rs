@@ -37,7 +37,7 @@ mod interruption;
 mod interruption_sweep;
 pub mod joint_calling;
 mod oracle;
-mod picard;
+pub mod picard;
 mod preflight_checks;
 mod process_environment;
 mod python_step;

@@ -4,6 +4,7 @@ mod access_policy;
 pub mod authentication;
 mod call_limits;
 mod contig_names;
+mod copy_rows;
 mod credential_reload;
 mod dataset_kinds;
 mod direct_scan;

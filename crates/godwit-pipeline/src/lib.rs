@@ -79,7 +79,7 @@ pub use job_report::{
 };
 pub use journal::FingerprintEntry;
 pub use key_numbers::KeyNumbers;
-pub use manifest::{Manifest, ManifestFile, Segment};
+pub use manifest::{MANIFEST_SUFFIX, Manifest, ManifestFile, Segment, checksummed_entry};
 pub use markdup::markdup_plan::plan_markdup;
 pub use markdup::{MarkdupOptions, markdup};
 pub use marking::{DuplicatePolicy, MarkingOptions, TaggingPolicy};
