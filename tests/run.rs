@@ -37,7 +37,7 @@ mod interruption;
 mod interruption_sweep;
 pub mod joint_calling;
 mod oracle;
-mod picard;
+pub mod picard;
 mod picard_metrics;
 mod preflight_checks;
 mod process_environment;

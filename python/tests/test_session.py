@@ -40,6 +40,25 @@ class DirectorySession(unittest.TestCase):
                 names = self.session.reads("sample", region=region, columns=["name"], parts=parts).to_arrow()
                 self.assertEqual(names["name"].to_pylist(), expected)
 
+    def test_bam_files_have_the_records_of_samtools(self):
+        with tempfile.TemporaryDirectory() as directory:
+            target = Path(directory) / "it's.bam"
+            for query, options in [
+                (self.session.reads("sample.bam"), []),
+                (self.session.reads("sample.bam", region=REGIONS[0]), [REGIONS[0]]),
+                (self.session.reads("sample.bam", region=REGIONS, where="mapping_quality >= 30"), ["-q", "30", "-M", *REGIONS]),
+            ]:
+                self.assertEqual(query.write_bam(target), target)
+                flags, regions = [word for word in options if ":" not in word], [word for word in options if ":" in word]
+                expected = samtools(*flags, RUN / "sample.bam", *regions)
+                # Records at the same position may be in any order.
+                self.assertEqual(sorted(samtools(target)), sorted(expected))
+                self.assertTrue(target.with_name(target.name + ".bai").exists())
+            with self.assertRaisesRegex(godwit.UsageError, "column cigar is missing"):
+                self.session.sql("SELECT * EXCEPT (cigar) FROM reads('sample.bam')").write_bam(Path(directory) / "x.bam")
+            with self.assertRaisesRegex(godwit.UsageError, "must end with .bam"):
+                self.session.reads("sample.bam").write_bam(Path(directory) / "x.sam")
+
     def test_regions_of_contigs_named_like_ranges_are_found(self):
         header = "@SQ\tSN:chr1\tLN:1000\n@SQ\tSN:chr1:100-200\tLN:1000\n@SQ\tSN:HLA-A*01:01:01:01\tLN:1000\n"
         places = [("a", "chr1", 150), ("b", "chr1:100-200", 5), ("c", "HLA-A*01:01:01:01", 7), ("d", "HLA-A*01:01:01:01", 500)]

@@ -313,7 +313,7 @@ pub(super) fn without_reference(file: &Path, directory: &Path) -> PathBuf {
 }
 
 /// Returns the directory of real data: `GODWIT_SHARED_DATA`, or `shared/data` beside the repository.
-pub(super) fn shared_data_directory() -> Option<PathBuf> {
+pub fn shared_data_directory() -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let path = std::env::var_os("GODWIT_SHARED_DATA").map_or_else(beside, PathBuf::from);
     path.is_dir().then_some(path)

@@ -264,6 +264,15 @@ fn regions_are_looked_up_over_one_exchange() {
 }
 
 #[test]
+fn adbc_reads_partitions_and_cancels_statements() {
+    needs!("bwa", "samtools", "python3");
+    let (_, out) = aligned_sample();
+    let served = DataServer::start(&out, &[]);
+    let told = client_output(&served, &["adbc_partitions", "sample.bam"]);
+    assert_eq!(told, ["True", "cancelled", "0"]);
+}
+
+#[test]
 fn what_runs_is_ended_from_another_connection() {
     needs!("bwa", "samtools", "python3");
     let (_, out) = aligned_sample();

@@ -38,7 +38,7 @@ fn post_question(served: &DataServer, path: &str, question: &str, words: &[&str]
 }
 
 /// Starts a server with a table of people, a table that is hidden from bob, and tokens for alice and bob.
-fn start_server_with_policy() -> (DataServer, [String; 2]) {
+pub fn start_server_with_policy() -> (DataServer, [String; 2]) {
     let directory = scratch::directory("page-rules");
     let root = directory.join("root");
     std::fs::create_dir(&root).expect("it can be made");

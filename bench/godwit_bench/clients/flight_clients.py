@@ -1,9 +1,12 @@
 """Standard clients of a `godwit serve`, without godwit code: flight_clients.py ADDRESS [TOKEN].
 
-Jobs: `flight` reads a dataset without SQL by pyarrow; `info` calls GetFlightInfo for a dataset several times; `ticket` reads the rows of a
-ticket; `sql` runs a statement by the ADBC driver of Flight SQL, and `digest` returns a digest of its rows.
+Jobs: `flight` reads a dataset without SQL by pyarrow, part by part, and `parallel_flight` all parts concurrently; `info` calls GetFlightInfo for a
+dataset several times; `ticket` reads the rows of a
+ticket; `sql` runs a statement by the ADBC driver of Flight SQL, and `digest` returns a digest of its rows; `partitions` reads the partitions of a
+statement concurrently by that driver, each over a connection of its own.
 """
 
+import concurrent.futures
 import json
 import sys
 from typing import Any
@@ -20,14 +23,42 @@ def jobs(address: str, token: str | None = None) -> Jobs:
     shown = f"Bearer {token}" if token else None
     options = flight.FlightCallOptions(headers=[(b"authorization", shown.encode())] if shown else [])
     settings = {"adbc.flight.sql.authorization_header": shown} if shown else {}
-    cursor = adbc_driver_flightsql.dbapi.connect(f"grpc://{address}", db_kwargs=settings, autocommit=True).cursor()
+    cursors = [adbc_driver_flightsql.dbapi.connect(f"grpc://{address}", db_kwargs=settings, autocommit=True).cursor()]
+    cursor = cursors[0]
+    flights = [client]
 
-    def flight_rows(dataset: str, columns: list[str] | None = None, regions: list[str] | None = None, parts: int | None = None) -> dict[str, Any]:
+    def sizes(tables: list[Any]) -> dict[str, Any]:
+        return {"rows": sum(table.num_rows for table in tables), "bytes": sum(table.nbytes for table in tables)}
+
+    def endpoints(dataset: str, columns: list[str] | None, regions: list[str] | None, parts: int | None) -> list[flight.FlightEndpoint]:
         command = {"dataset": dataset, "columns": columns, "regions": regions, "parts": parts}
         command = {key: value for key, value in command.items() if value is not None}
-        flight_info = client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(command).encode()), options)
-        tables = [client.do_get(endpoint.ticket, options).read_all() for endpoint in flight_info.endpoints]
-        return {"rows": sum(table.num_rows for table in tables), "bytes": sum(table.nbytes for table in tables)}
+        found: list[flight.FlightEndpoint] = client.get_flight_info(
+            flight.FlightDescriptor.for_command(json.dumps(command).encode()), options
+        ).endpoints
+        return found
+
+    def flight_rows(dataset: str, columns: list[str] | None = None, regions: list[str] | None = None, parts: int | None = None) -> dict[str, Any]:
+        return sizes([client.do_get(endpoint.ticket, options).read_all() for endpoint in endpoints(dataset, columns, regions, parts)])
+
+    def parallel_flight(dataset: str, parts: int) -> dict[str, Any]:
+        while len(flights) < parts:
+            flights.append(flight.connect(f"grpc+tcp://{address}"))
+        found = endpoints(dataset, None, None, parts)
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(found))) as pool:
+            return sizes(list(pool.map(lambda one, endpoint: one.do_get(endpoint.ticket, options).read_all(), flights, found)))
+
+    def partitions(sql: str) -> dict[str, Any]:
+        found, _ = cursor.adbc_execute_partitions(sql)
+        while len(cursors) < len(found):
+            cursors.append(adbc_driver_flightsql.dbapi.connect(f"grpc://{address}", db_kwargs=settings, autocommit=True).cursor())
+
+        def read(one: Any, partition: bytes) -> Any:
+            one.adbc_read_partition(partition)
+            return one.fetch_arrow_table()
+
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(found))) as pool:
+            return sizes(list(pool.map(read, cursors, found)))
 
     def flight_info(dataset: str, times: int) -> dict[str, Any]:
         descriptor = flight.FlightDescriptor.for_path(dataset)
@@ -47,7 +78,15 @@ def jobs(address: str, token: str | None = None) -> Jobs:
         cursor.execute(sql)
         return job_loop.table_digest(cursor.fetch_arrow_table())
 
-    return {"flight": flight_rows, "info": flight_info, "ticket": ticket_rows, "sql": adbc_rows, "digest": digest}
+    return {
+        "flight": flight_rows,
+        "parallel_flight": parallel_flight,
+        "info": flight_info,
+        "ticket": ticket_rows,
+        "sql": adbc_rows,
+        "digest": digest,
+        "partitions": partitions,
+    }
 
 
 if __name__ == "__main__":

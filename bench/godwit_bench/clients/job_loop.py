@@ -30,7 +30,7 @@ def table_digest(table: pa.Table) -> dict[str, Any]:
     def column_sum(column: Any) -> float:
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("us")).cast(pa.int64())
-        elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
             column = pc.binary_length(column)
         return pc.sum(pc.cast(column, pa.float64(), safe=False)).as_py() or 0.0
 

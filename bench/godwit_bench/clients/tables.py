@@ -1,7 +1,8 @@
-"""Tables from a fixed seed, as Parquet, or as an Arrow stream if FILE ends with .arrows: tables.py taxi|order_line ROWS FILE.
+"""Tables from a fixed seed, as Parquet, or as an Arrow stream if FILE ends with .arrows: tables.py taxi|order_line|lineitem ROWS FILE.
 
 `taxi` has the 18 columns of the trip records of the New York taxi commission, in plausible ranges; `order_line` has those of the TPC-C
-table (clause 1.3), with amounts as double precision. All values are synthetic.
+table (clause 1.3), with amounts as double precision; `lineitem` has the 16 columns of the TPC-H table (clause 1.4), with prices as decimals. All
+values are synthetic.
 """
 
 import sys
@@ -77,6 +78,44 @@ def order_line(draw: np.random.Generator, rows: int, first: int) -> dict[str, An
     }
 
 
+def lineitem(draw: np.random.Generator, rows: int, first: int) -> dict[str, Any]:
+    """Returns line items: four lines per order, with comments of 10 to 43 letters."""
+    line = first + np.arange(rows)
+    order = line // 4 + 1
+    shipped = np.datetime64("1992-01-02", "D") + draw.integers(0, 2526, rows)
+    letters = draw.integers(ord("a"), ord("z") + 1, (rows, 43), "u1").tobytes().decode()
+    lengths = draw.integers(10, 44, rows)
+    comments = [letters[43 * at : 43 * at + int(length)] for at, length in enumerate(lengths)]
+
+    def words(choices: list[str]) -> Any:
+        return pa.array(np.array(choices)[draw.integers(0, len(choices), rows)])
+
+    def hundredths(low: int, high: int) -> Any:
+        # The unscaled numbers as integers of 128 bits.
+        wide = np.zeros((rows, 2), "<i8")
+        wide[:, 0] = draw.integers(low, high, rows)
+        return pa.Array.from_buffers(pa.decimal128(15, 2), rows, [None, pa.py_buffer(wide.tobytes())])
+
+    return {
+        "l_orderkey": order.astype("i8"),
+        "l_partkey": draw.integers(1, 200_001, rows),
+        "l_suppkey": draw.integers(1, 10_001, rows),
+        "l_linenumber": (line % 4 + 1).astype("i4"),
+        "l_quantity": hundredths(100, 5001),
+        "l_extendedprice": hundredths(90_000, 10_500_000),
+        "l_discount": hundredths(0, 11),
+        "l_tax": hundredths(0, 9),
+        "l_returnflag": words(["A", "N", "R"]),
+        "l_linestatus": words(["F", "O"]),
+        "l_shipdate": pa.array(shipped, pa.date32()),
+        "l_commitdate": pa.array(shipped + draw.integers(-60, 60, rows), pa.date32()),
+        "l_receiptdate": pa.array(shipped + draw.integers(1, 31, rows), pa.date32()),
+        "l_shipinstruct": words(["COLLECT COD", "DELIVER IN PERSON", "NONE", "TAKE BACK RETURN"]),
+        "l_shipmode": words(["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"]),
+        "l_comment": pa.array(comments),
+    }
+
+
 def batches(make: Callable[[np.random.Generator, int, int], dict[str, Any]], rows: int) -> Iterator[pa.RecordBatch]:
     draw = np.random.default_rng(SEED)
     for first in range(0, rows, ROWS):
@@ -84,7 +123,7 @@ def batches(make: Callable[[np.random.Generator, int, int], dict[str, Any]], row
 
 
 if __name__ == "__main__":
-    table, rows, path = {"taxi": taxi, "order_line": order_line}[sys.argv[1]], int(sys.argv[2]), sys.argv[3]
+    table, rows, path = {"taxi": taxi, "order_line": order_line, "lineitem": lineitem}[sys.argv[1]], int(sys.argv[2]), sys.argv[3]
     batches_iterator = batches(table, rows)
     first_batch = next(batches_iterator)
     parquet = not path.endswith(".arrows")

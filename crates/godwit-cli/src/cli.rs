@@ -62,7 +62,7 @@ pub use pack::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
 };
 pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
-pub use query::QueryArgs;
+pub use query::{QueryArgs, RowFormatName};
 pub use recalibrate::{QualityArgs, RecalibrateArgs};
 pub use resource_help::RESOURCE_OPTIONS;
 pub use run::RunArgs;

@@ -27,6 +27,8 @@ pub const SEQUENCE_PREFIX: &str = "/sequence/";
 pub const REFERENCES_PREFIX: &str = "/references/";
 /// Path prefix of the API that the web page of the server uses.
 pub const API_PREFIX: &str = "/api/";
+/// Path at which clients run an SQL statement.
+pub const SQL_PATH: &str = "/sql";
 /// Path prefix of the static files of the web page, which need no authentication.
 pub const SITE_PREFIX: &str = "/site/";
 /// Path at which clients download bytes of files by an htsget ticket.
@@ -62,8 +64,8 @@ pub enum WebBody<E = DatasetError> {
     Full(Bytes),
     /// A body that is sent while it is produced.
     Stream {
-        /// Total length of the body, bytes.
-        content_length: u64,
+        /// Total length of the body, bytes; `None` if it is not known in advance.
+        content_length: Option<u64>,
         /// The bytes of the body, in chunks.
         stream: WebStream<E>,
     },

@@ -62,7 +62,7 @@ impl AccessRecorder {
 
     /// Counts the bytes of a stream that consists of plain bytes instead of batches. Records the outcome before it
     /// passes on the last bytes, because a client that knows `length` may stop reading after them.
-    pub(crate) fn record_bytes(self, bytes: WebStream, length: u64) -> WebStream {
+    pub(crate) fn record_bytes(self, bytes: WebStream, length: Option<u64>) -> WebStream {
         let bytes = stream::unfold((bytes, self), move |(mut bytes, mut recorded)| async move {
             if !recorded.is_open {
                 return None;
@@ -71,7 +71,7 @@ impl AccessRecorder {
             if let Some(Ok(bytes)) = &next {
                 recorded.record.bytes += bytes.len() as u64;
             }
-            if recorded.record.bytes >= length && matches!(next, Some(Ok(_))) {
+            if length.is_some_and(|length| recorded.record.bytes >= length) && matches!(next, Some(Ok(_))) {
                 if let Err(status) = recorded.finish(OUTCOME_DONE.to_owned()).await {
                     next = Some(Err(status));
                 }

@@ -1,7 +1,8 @@
 //! The type of a call, by which metrics and traces name it.
 
 use godwit_dataset::web::{
-    API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, VARIANTS_PREFIX,
+    API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, SQL_PATH,
+    VARIANTS_PREFIX,
 };
 
 /// HTTP path at which the server returns its metrics.
@@ -28,6 +29,8 @@ pub(crate) enum CallType {
     HtsgetData,
     /// A refget request for a sequence by its digest, or for the list of references.
     Refget,
+    /// An SQL statement over plain HTTP.
+    Sql,
     /// The web page of the server, or the API that the page uses.
     Page,
     /// A call of any other RPC or path.
@@ -35,7 +38,7 @@ pub(crate) enum CallType {
 }
 
 impl CallType {
-    pub(crate) const ALL: [(Self, &str); 16] = [
+    pub(crate) const ALL: [(Self, &str); 17] = [
         (Self::DoGet, "DoGet"),
         (Self::DoPut, "DoPut"),
         (Self::DoExchange, "DoExchange"),
@@ -50,6 +53,7 @@ impl CallType {
         (Self::Htsget, "Htsget"),
         (Self::HtsgetData, "HtsgetData"),
         (Self::Refget, "Refget"),
+        (Self::Sql, "Sql"),
         (Self::Page, "Page"),
         (Self::Other, "Other"),
     ];
@@ -63,6 +67,7 @@ impl CallType {
         match path {
             METRICS_PATH => Self::Metrics,
             FILE_DATA_PATH => Self::HtsgetData,
+            SQL_PATH => Self::Sql,
             "/healthz" => Self::Health,
             health if health.starts_with("/grpc.health.v1.Health/") => Self::Health,
             page if page.starts_with(READS_PREFIX) || page.starts_with(VARIANTS_PREFIX) => Self::Htsget,
@@ -91,6 +96,7 @@ mod tests {
         assert_eq!(CallType::from_path("/arrow.flight.protocol.FlightService/Metrics"), CallType::Other);
         assert_eq!(CallType::from_path("/reads/a/b.bam"), CallType::Htsget);
         assert_eq!(CallType::from_path("/sequence/service-info"), CallType::Refget);
-        assert_eq!(CallType::from_path("/x"), CallType::Other);
+        assert_eq!(CallType::from_path("/sql"), CallType::Sql);
+        assert_eq!(CallType::from_path("/sqlx"), CallType::Other);
     }
 }

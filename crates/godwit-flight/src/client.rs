@@ -203,7 +203,22 @@ impl Client {
     /// [`FlightError::Status`] if the server rejects the statement; other variants if the connection fails.
     pub async fn statement_tickets(&self, sql: &str) -> Result<Vec<Bytes>, FlightError> {
         let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
-        let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let info = self.flight_info(FlightDescriptor::new_cmd(query.as_any().encode_to_vec())).await?;
+        Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
+    }
+
+    /// Requests the schema of a dataset, whose metadata contains for example the SAM or VCF header.
+    ///
+    /// # Errors
+    /// [`FlightError::Status`] if the server does not have the dataset; other variants if the connection fails.
+    pub async fn dataset_schema(&self, name: &str) -> Result<SchemaRef, FlightError> {
+        let info = self.flight_info(FlightDescriptor::new_path(vec![name.to_owned()])).await?;
+        info.try_decode_schema()
+            .map(SchemaRef::new)
+            .map_err(|_| FlightError::Malformed { problem: "the response contains no schema" })
+    }
+
+    async fn flight_info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo, FlightError> {
         let (sender, receiver) = mpsc::channel(1);
         // The channel is empty and its receiver exists, so `try_send` cannot fail.
         let _ = sender.try_send(encode_protobuf(&descriptor));
@@ -215,7 +230,7 @@ impl Client {
             .map_err(|_| FlightError::Malformed { problem: "the response is not a FlightInfo message" })?;
         // Read to the end of the response: the server sends the status of a failed call after the last message.
         incoming.next_message().await?;
-        Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
+        Ok(info)
     }
 
     /// Returns the address of the server.

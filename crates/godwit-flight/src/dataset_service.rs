@@ -12,6 +12,7 @@ mod dataset_command;
 mod direct_scan;
 mod endpoint_locations;
 mod flight_service;
+mod http_statements;
 mod lookups;
 mod requests;
 mod stream_registry;
@@ -28,6 +29,7 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
+use godwit_auth::{Session, TicketKey, random_bytes};
 use godwit_dataset::web::{WebRequest, WebService};
 use godwit_dataset::{AccessLog, Authorizer, Catalog, Dataset, DatasetError, Principal, Scan, ScanPart};
 use godwit_model::ipc;
@@ -54,9 +56,6 @@ use crate::stream_progress::{RESUME_TICKET_PREFIX, ResumePoint};
 use crate::tickets::{BoundStatement, DatasetPart, TicketClaims};
 use crate::trace::{self, OpenSpan, Tracer};
 use crate::web::WebBody;
-use godwit_auth::Session;
-use godwit_auth::TicketKey;
-use godwit_auth::random_bytes;
 
 /// Most batches that are queued between the thread that reads or computes them and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;

@@ -57,6 +57,7 @@ mod metrics;
 pub mod pool;
 mod protocol_detection;
 mod reflection;
+mod row_stream_writer;
 mod segments;
 pub mod server;
 mod socket_handle;
@@ -69,6 +70,9 @@ mod transport;
 mod web;
 
 pub use arrow_flight::FlightDescriptor;
+pub use tonic::service::Routes;
+pub use tonic::{Code, Status};
+
 pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
 pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
 pub use client::{BatchSender, Batches, Client, PutResults as Answered};
@@ -78,6 +82,7 @@ pub use error::{FlightError, dataset_status};
 pub use error_reason::ErrorReason;
 pub use file_service::{FILES_PREFIX, FileInfo, FileService};
 pub use metrics::{ServerMetrics, StatementWorkers};
+pub use row_stream_writer::{RowStreamFormat, RowStreamWriter};
 pub use server::{DataPlane, Server, Upload};
 pub use socket_handle::SocketHandle;
 pub use sql::{
@@ -85,6 +90,4 @@ pub use sql::{
     advertised_batch, advertised_schema, server_info_batch, server_info_schema,
 };
 pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};
-pub use tonic::service::Routes;
-pub use tonic::{Code, Status};
 pub use transport::{Address, CallLimits, ConnectionSecurity, TransportOptions};

@@ -3,7 +3,8 @@
 //!
 //! Flows in: VCF (plain, gzip or BGZF), or BCF. Flows out: the [`Header`], a [`Record`] for each line, record batches
 //! ([`VariantBatchBuilder`]), which `godwit_columnar` writes to Parquet and Arrow files. BGZF files can also be read at
-//! positions from an index ([`VcfFile`]). Every header that bcftools reads is accepted: a missing description, a field
+//! positions from an index ([`VcfFile`]). [`VariantRowEncoder`] converts rows back into lines of VCF, and [`BcfEncoder`]
+//! converts records into BCF. Every header that bcftools reads is accepted: a missing description, a field
 //! that is defined twice, or an unknown line is not an error. Ambiguous records are rejected, which have too few fields, no position, or text
 //! that is not UTF-8. [`lines`] is for the output of variant callers, whose bytes are checked and stored unchanged.
 
@@ -17,16 +18,19 @@ mod indexed_reader;
 pub mod lines;
 mod reader;
 mod record;
+mod row_encoder;
 mod variant_layout;
 
 #[cfg(test)]
 mod tests;
 
 pub use batch_builder::VariantBatchBuilder;
+pub use bcf::BcfEncoder;
 pub use error::VcfError;
 pub use genotype::Genotype;
 pub use header::{Header, HeaderContig};
 pub use indexed_reader::{IndexedRecords, IntervalFilter, VcfFile};
 pub use reader::Reader;
 pub use record::Record;
+pub use row_encoder::{VariantRowEncoder, VariantRows};
 pub use variant_layout::VariantLayout;

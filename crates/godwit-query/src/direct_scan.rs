@@ -26,7 +26,7 @@ const COUNT_EXPRESSION: &str = "count(*)";
 /// Maximum length of a statement that is examined, bytes.
 const MAX_STATEMENT_BYTES: usize = 16 << 10;
 /// Maximum nesting of expressions in a statement that is examined.
-const MAX_NESTING: usize = 50;
+pub(crate) const MAX_NESTING: usize = 50;
 
 /// A parsed statement that may be a direct scan.
 #[derive(Debug, PartialEq)]
@@ -147,7 +147,7 @@ fn count_alias(item: &ast::SelectItem) -> Option<String> {
 }
 
 /// Returns the argument of a function that has exactly one argument, a text literal; `None` otherwise.
-fn text_argument(arguments: &[ast::FunctionArg]) -> Option<String> {
+pub(crate) fn text_argument(arguments: &[ast::FunctionArg]) -> Option<String> {
     let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))] = arguments else {
         return None;
     };

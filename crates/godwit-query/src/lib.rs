@@ -4,13 +4,16 @@
 //! [`StatementProcessOptions`] and sends each a [`StatementRequest`]. Statements that only read one dataset need no such
 //! process: [`Rows::read_direct_scan`] reads their rows. [`RemoteRows`] are the rows of a statement that a server runs,
 //! [`ScoredRows`] adds the scores of an external service to rows, and [`RowWriter`] writes rows in the formats of
-//! `godwit query`. This crate does not plan statements: the engine is `godwit_sql`.
+//! `godwit query`. A [`CopyStatement`] writes the rows of a query to a [`RecordFile`]: BAM, VCF, BCF, BED or Parquet. This
+//! crate does not plan statements: the engine is `godwit_sql`.
 
+mod copy_statement;
 mod dataset_lookup;
 mod direct_scan;
 mod error;
 mod process_engine;
 mod process_options;
+mod record_file;
 mod remote_rows;
 mod row_writer;
 mod rows;
@@ -18,11 +21,13 @@ mod scoring_client;
 mod statement_request;
 mod unfinished_jobs;
 
+pub use copy_statement::{CopyStatement, RecordFormat};
 pub use dataset_lookup::find_dataset;
 pub use direct_scan::REGION_FUNCTION;
 pub use error::StatementError;
 pub use process_engine::{ProcessSqlEngine, StatementLimits};
 pub use process_options::StatementProcessOptions;
+pub use record_file::{RecordFile, RecordHeader};
 pub use remote_rows::RemoteRows;
 pub use row_writer::{RowFormat, RowWriter};
 pub use rows::{Rows, without_metadata};

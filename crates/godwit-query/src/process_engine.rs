@@ -275,7 +275,13 @@ async fn forward_rows(
             Err(status) => break status,
         };
         match tokio::time::timeout_at(deadline, rows.send(Ok(item))).await {
-            Ok(Ok(())) => next = statement.next_batch().await,
+            Ok(Ok(())) => {
+                next = tokio::select! {
+                    next = statement.next_batch() => next,
+                    // The client has disconnected. Do not compute until the next batch to notice it.
+                    () = rows.closed() => return,
+                }
+            }
             Ok(Err(_)) => return,
             Err(_) => break too_long,
         }

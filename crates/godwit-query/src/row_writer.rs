@@ -2,14 +2,11 @@
 
 use std::io::Write;
 
-use arrow_array::{Array, RecordBatch};
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_array::RecordBatch;
 use arrow_cast::pretty::pretty_format_batches;
-use arrow_csv::writer::{Writer as CsvWriter, WriterBuilder};
-use arrow_ipc::writer::StreamWriter;
-use arrow_json::LineDelimitedWriter;
-use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 use godwit_columnar::{ColumnarError, PageCompression, TableParquetWriter};
+use godwit_flight::{RowStreamFormat, RowStreamWriter};
 
 use crate::error::StatementError;
 
@@ -64,9 +61,7 @@ pub struct RowWriter<W: Write + Send> {
 
 enum FormatWriter<W: Write + Send> {
     Table { batches: Vec<RecordBatch>, schema: SchemaRef, rows: usize, out: W },
-    Separated(Box<CsvWriter<W>>),
-    Json(LineDelimitedWriter<W>),
-    Arrow(StreamWriter<W>),
+    Stream(Box<RowStreamWriter<W>>),
     Parquet(Box<TableParquetWriter<W>>),
 }
 
@@ -103,29 +98,22 @@ impl<W: Write + Send> RowWriter<W> {
     /// # }
     /// ```
     pub fn new(format: RowFormat, schema: &SchemaRef, out: W) -> Result<Self, StatementError> {
-        let separated = |delimiter, out| {
-            let writer = WriterBuilder::new().with_header(true).with_delimiter(delimiter).build(out);
-            FormatWriter::Separated(Box::new(writer))
+        let stream = |format, out| {
+            let writer = RowStreamWriter::new(format, schema, out).map_err(output_error)?;
+            Ok::<_, StatementError>(FormatWriter::Stream(Box::new(writer)))
         };
         let writer = match format {
             RowFormat::Table => FormatWriter::Table { batches: Vec::new(), schema: schema.clone(), rows: 0, out },
-            RowFormat::Csv => separated(b',', out),
-            RowFormat::Tsv => separated(b'\t', out),
-            RowFormat::Json => FormatWriter::Json(LineDelimitedWriter::new(out)),
-            RowFormat::Arrow => FormatWriter::Arrow(StreamWriter::try_new(out, schema).map_err(output_error)?),
+            RowFormat::Csv => stream(RowStreamFormat::Csv, out)?,
+            RowFormat::Tsv => stream(RowStreamFormat::Tsv, out)?,
+            RowFormat::Json => stream(RowStreamFormat::Json, out)?,
+            RowFormat::Arrow => stream(RowStreamFormat::Arrow, out)?,
             RowFormat::Parquet => {
                 let writer = TableParquetWriter::new(schema.clone(), PageCompression::Dictionaries, out);
                 FormatWriter::Parquet(Box::new(writer.map_err(parquet_error)?))
             }
         };
-        let mut printer = Self { writer };
-        // Write the CSV or TSV header now, so that output without rows has a header too.
-        if let FormatWriter::Separated(writer) = &mut printer.writer {
-            writer
-                .write(&nested_columns_as_text(&RecordBatch::new_empty(schema.clone())).map_err(output_error)?)
-                .map_err(output_error)?;
-        }
-        Ok(printer)
+        Ok(Self { writer })
     }
 
     /// Writes a batch.
@@ -164,11 +152,7 @@ impl<W: Write + Send> RowWriter<W> {
                 batches.push(batch);
                 Ok(())
             }
-            FormatWriter::Separated(writer) => {
-                nested_columns_as_text(&batch).and_then(|batch| writer.write(&batch)).map_err(output_error)
-            }
-            FormatWriter::Json(writer) => writer.write(&batch).map_err(output_error),
-            FormatWriter::Arrow(writer) => writer.write(&batch).map_err(output_error),
+            FormatWriter::Stream(writer) => writer.write(&batch).map_err(output_error),
             FormatWriter::Parquet(writer) => writer.write(&batch).map_err(parquet_error),
         }
     }
@@ -209,37 +193,8 @@ impl<W: Write + Send> RowWriter<W> {
                 writeln!(out, "{text}\n{rows} {noun}").map_err(output_error)?;
                 Ok(out)
             }
-            FormatWriter::Separated(writer) => Ok(writer.into_inner()),
-            FormatWriter::Json(mut writer) => {
-                writer.finish().map_err(output_error)?;
-                Ok(writer.into_inner())
-            }
-            FormatWriter::Arrow(writer) => writer.into_inner().map_err(output_error),
+            FormatWriter::Stream(writer) => writer.finish().map_err(output_error),
             FormatWriter::Parquet(writer) => writer.finish().map_err(parquet_error),
         }
     }
-}
-
-/// Converts nested columns, such as lists, to text, because CSV and TSV cannot represent nested values.
-fn nested_columns_as_text(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    use arrow_array::StringArray;
-    use arrow_schema::{Field, Schema};
-    use std::sync::Arc;
-
-    let options = FormatOptions::default().with_null("");
-    let (mut fields, mut columns) = (Vec::new(), Vec::new());
-    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if !column.data_type().is_nested() {
-            fields.push(field.clone());
-            columns.push(column.clone());
-            continue;
-        }
-        let formatter = ArrayFormatter::try_new(column, &options)?;
-        let text = |row| (!column.is_null(row)).then(|| formatter.value(row).to_string());
-        let values: StringArray = (0..column.len()).map(text).collect();
-        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
-        columns.push(Arc::new(values));
-    }
-    let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &rows)
 }

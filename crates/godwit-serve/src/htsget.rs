@@ -252,7 +252,7 @@ impl Htsget {
             Ok::<_, HtsgetError>((source, cut))
         })
         .await??;
-        let body = WebBody::Stream { content_length: cut.byte_len(), stream: stream_bytes(source, cut) };
+        let body = WebBody::Stream { content_length: Some(cut.byte_len()), stream: stream_bytes(source, cut) };
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         Ok(response)

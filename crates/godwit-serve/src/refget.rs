@@ -219,7 +219,7 @@ async fn sequence_response(found: &SequenceMatch, request: &WebRequest, kind: &'
     let stream = run_blocking(move || stream_subsequence(&file, &known, &record, &range)).await??;
     let body = match wanted.is_empty() {
         true => WebBody::Full(Bytes::new()),
-        false => WebBody::Stream { content_length: wanted.end - wanted.start, stream },
+        false => WebBody::Stream { content_length: Some(wanted.end - wanted.start), stream },
     };
     let mut response = Response::new(body);
     let bases = found.first_sequence().record.bases;

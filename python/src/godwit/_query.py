@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ._flight_client import Connection
+from ._record_files import write_records
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,9 +26,10 @@ class Query:
     ``duckdb.from_arrow(query.to_reader())``.
     """
 
-    def __init__(self, connection: Connection, command: bytes, text: str, columns: list[str] | None = None):
-        """``columns``: the requested order, if the server has another one."""
+    def __init__(self, connection: Connection, command: bytes, text: str, columns: list[str] | None = None, *, statement: str):
+        """``columns``: the requested order, if the server has another one. ``statement``: the SQL statement with the same rows."""
         self._connection = connection
+        self._statement = statement
         self._columns = columns
         self._command = command
         self._description = text
@@ -89,3 +93,25 @@ class Query:
         import duckdb
 
         return (connection or duckdb.default_connection()).from_arrow(self.to_arrow())
+
+    def write_bam(self, path: str | os.PathLike[str], *, header_from: str | None = None) -> Path:
+        """Writes all rows as a BAM file, with an index if the header has ``SO:coordinate``, and a manifest. Returns the path.
+
+        Args:
+            path: The file, ``.bam``. It gets its name when it is complete.
+            header_from: Dataset whose header the file gets (default: the dataset of the query).
+
+        The query must have all columns of reads except ``end_position``, in rows that the order of the header allows.
+        """
+        return write_records(self._connection, self._statement, path, (".bam",), header_from)
+
+    def write_vcf(self, path: str | os.PathLike[str], *, header_from: str | None = None) -> Path:
+        """Writes all rows as a VCF or BCF file, with an index and a manifest. Returns the path.
+
+        Args:
+            path: The file, ``.vcf.gz`` or ``.bcf``. It gets its name when it is complete.
+            header_from: Dataset whose header the file gets (default: the dataset of the query).
+
+        The query must have all columns of its dataset, sorted by contig and position.
+        """
+        return write_records(self._connection, self._statement, path, (".vcf.gz", ".bcf"), header_from)

@@ -133,7 +133,7 @@ class Session:
 
     def sql(self, statement: str) -> Query:
         """Returns the rows of a SELECT statement."""
-        return Query(self._connection, statement_command(statement), statement)
+        return Query(self._connection, statement_command(statement), statement, statement=statement)
 
     def put(self, name: str, data: Any, mode: str = "create", *, temporary: bool = False) -> None:
         """Uploads a table to a writable server; it is stored completely or not at all.
@@ -167,14 +167,25 @@ class Session:
         dataset = found.name
         regions = None if region is None else [region] if isinstance(region, str) else list(region)
         text = f"{dataset}" + (f" {' '.join(regions)}" if regions else "")
+        listed = ", ".join(_quote_identifier(column) for column in columns) if columns is not None else "*"
+        overlap = " OR ".join(f"region('{_escape_literal(region)}')" for region in regions or [])
+        conditions = [f"({where})"] if where is not None else []
+        if overlap:
+            # A single region without other conditions is read without the SQL engine if it has no parentheses.
+            conditions.append(f"({overlap})" if conditions else overlap)
+        statement = f"SELECT {listed} FROM {_quote_identifier(dataset)}" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+        is_ordered = where is None and len(regions or []) < 2
+        if not is_ordered and kind in ("reads", "variants"):
+            # The rows of such a statement are in no order, but files of records are sorted.
+            records = f"{statement} ORDER BY contig_id NULLS LAST, position"
+        else:
+            records = statement
         if where is None:
             ordered = in_schema_order(columns, found.schema)
             command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or self._connection.default_parts)
-            return Query(self._connection, command, text, list(columns) if columns is not None and list(columns) != ordered else None)
-        listed = ", ".join(_quote_identifier(column) for column in columns) if columns is not None else "*"
-        overlap = " OR ".join(f"region('{_escape_literal(region)}')" for region in regions or [])
-        conditions = f"({where})" + (f" AND ({overlap})" if overlap else "")
-        return self.sql(f"SELECT {listed} FROM {_quote_identifier(dataset)} WHERE {conditions}")
+            reordered = list(columns) if columns is not None and list(columns) != ordered else None
+            return Query(self._connection, command, text, reordered, statement=records)
+        return Query(self._connection, statement_command(statement), statement, statement=records)
 
     def _find_dataset(self, kind: str | None, name: str) -> Dataset:
         """Returns a dataset by its path or its name."""

@@ -320,5 +320,34 @@ def cancel_statement(address, table):
     print(result_or_error(lambda: client.do_get(info.endpoints[0].ticket).read_all()).split()[0], status()["open_streams"])
 
 
-COMMANDS = [check_round_trip, upload_twice, upload_over_existing, upload_under_names, drop_datasets, ingest_by_adbc, read_while_replaced, prepared_while_columns_change, upload_half, upload_large_message, upload_temporary, look_up_regions, cancel_statement]
+def adbc_partitions(address, table):
+    """Reads the partitions of a statement over connections of their own, and cancels a statement by the ADBC driver."""
+    import adbc_driver_flightsql.dbapi as dbapi
+
+    uri, client = f"grpc://{address}", connect(address)
+    with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+        partitions, _ = cursor.adbc_execute_partitions(f'SELECT name FROM "{table}"')
+        rows = 0
+        for partition in partitions:
+            with dbapi.connect(uri) as other, other.cursor() as reader:
+                reader.adbc_read_partition(partition)
+                rows += reader.fetch_arrow_table().num_rows
+        cursor.execute(f'SELECT count(*) FROM "{table}"')
+        print(rows == cursor.fetchone()[0])
+    with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+        threading.Timer(1.0, cursor.adbc_cancel).start()
+        try:
+            cursor.execute("SELECT sum(a.value * b.value) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b")
+            cursor.fetchone()
+            print("not cancelled")
+        except (dbapi.Error, OSError):
+            print("cancelled")
+    status = lambda: json.loads(next(iter(client.do_action(flight.Action("Status", b"")))).body.to_pybytes())
+    deadline = time.monotonic() + 20
+    while status()["open_streams"] > 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    print(status()["open_streams"])
+
+
+COMMANDS = [adbc_partitions, check_round_trip, upload_twice, upload_over_existing, upload_under_names, drop_datasets, ingest_by_adbc, read_while_replaced, prepared_while_columns_change, upload_half, upload_large_message, upload_temporary, look_up_regions, cancel_statement]
 {operation.__name__: operation for operation in COMMANDS}[sys.argv[3]](sys.argv[2], *sys.argv[4:])

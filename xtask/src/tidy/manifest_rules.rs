@@ -115,6 +115,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "godwit-model",
             "godwit-process",
+            "godwit-files",
+            "godwit-io",
             "godwit-formats",
             "godwit-dataset",
             "godwit-flight",

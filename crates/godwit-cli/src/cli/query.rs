@@ -10,7 +10,7 @@ use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct QueryArgs {
-    /// The statement: SELECT, in the dialect of DataFusion
+    /// The statement: SELECT, in the dialect of DataFusion, or COPY (SELECT ..) TO 'FILE'
     #[arg(value_name = "SQL")]
     pub statement: String,
     /// Query the datasets below this directory, or below s3://BUCKET/PREFIX [default: the working directory]
@@ -27,6 +27,9 @@ pub struct QueryArgs {
     /// Write to this file, which is created when complete [default: stdout]
     #[arg(long, value_name = "FILE", help_heading = THIS_RUN_HEADING)]
     pub out: Option<PathBuf>,
+    /// Dataset whose header a BAM, VCF or BCF file of COPY gets [default: the dataset of the statement]
+    #[arg(long, value_name = "DATASET", help_heading = THIS_RUN_HEADING)]
+    pub header_from: Option<String>,
     /// Apply this policy file
     #[arg(long, value_name = "FILE", conflicts_with = "at")]
     pub policy: Option<PathBuf>,

@@ -23,6 +23,7 @@ use tonic::{Code, Status};
 use super::{DatasetService, run_blocking};
 use crate::access_recorder::{OUTCOME_DONE, status_outcome};
 use crate::call_streams::Download;
+use crate::code_name::code_name;
 use crate::dataset_service::access_recording::truncate_for_record;
 use crate::error::{auth_status, dataset_status};
 use crate::tickets::BoundStatement;
@@ -316,11 +317,11 @@ impl JsonRows {
     }
 }
 
-fn error_json(problem: &str) -> String {
+pub(super) fn error_json(problem: &str) -> String {
     json!({ "error": problem }).to_string()
 }
 
-fn json_response(status: StatusCode, text: String) -> Response<WebBody> {
+pub(super) fn json_response<E>(status: StatusCode, text: String) -> Response<WebBody<E>> {
     let mut response = Response::new(WebBody::Full(Bytes::from(text)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -331,7 +332,7 @@ fn json_response(status: StatusCode, text: String) -> Response<WebBody> {
 }
 
 /// Returns an HTTP error response, with the HTTP status code for a gRPC status.
-fn error_response(status: &Status) -> Response<WebBody> {
+pub(super) fn error_response<E>(status: &Status) -> Response<WebBody<E>> {
     let code = match status.code() {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::PermissionDenied => StatusCode::FORBIDDEN,
@@ -343,7 +344,8 @@ fn error_response(status: &Status) -> Response<WebBody> {
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let mut response = json_response(code, error_json(status.message()));
+    let body = json!({ "error": status.message(), "code": code_name(status.code()) });
+    let mut response = json_response(code, body.to_string());
     if code == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

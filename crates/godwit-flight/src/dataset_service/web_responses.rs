@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
+use godwit_auth::random_bytes;
 use godwit_dataset::AccessRecord;
-use godwit_dataset::web::{API_PREFIX, READS_PREFIX, VARIANTS_PREFIX, WebRequest, WebResponse};
+use godwit_dataset::web::{API_PREFIX, READS_PREFIX, SQL_PATH, VARIANTS_PREFIX, WebRequest, WebResponse};
 use http::{Response, StatusCode};
 
 use super::DatasetService;
@@ -16,11 +17,13 @@ use crate::file_tickets::SignedFileTickets;
 use crate::lease_header::MemberLeaseId;
 use crate::trace;
 use crate::web::{ResponsePrincipal, WebBody, text_response};
-use godwit_auth::random_bytes;
 
 impl DatasetService {
     /// Answers a request by the web service. If the access cannot be recorded, sends an error instead of the response.
     pub(super) async fn serve_page(&self, request: WebRequest) -> Response<WebBody> {
+        if request.path == SQL_PATH {
+            return self.respond_sql(request).await;
+        }
         let web = self.inner.options.web_service.as_ref();
         let span = self.start_span(READ_SPAN);
         let WebResponse { mut response, access_record } = match web {

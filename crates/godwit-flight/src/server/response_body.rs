@@ -36,17 +36,19 @@ pub(super) fn grpc_response(reply: ResponseBody, status: Option<&Status>) -> Res
     response
 }
 
-/// Converts the response to a request that is not gRPC. Adds `Content-Length`, and removes the body for HEAD requests.
+/// Converts the response to a request that is not gRPC. Adds `Content-Length` if it is known, and removes the body for HEAD requests.
 pub(super) fn http_response(answer: Response<WebBody>, method: &Method) -> Response<ResponseBody> {
     let (mut head, body) = answer.into_parts();
     let (bytes, reply) = match body {
-        WebBody::Full(bytes) => (bytes.len() as u64, ResponseBody::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))),
+        WebBody::Full(bytes) => {
+            (Some(bytes.len() as u64), ResponseBody::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        }
         WebBody::Stream { content_length, stream } => {
             (content_length, ResponseBody::Stream { stream, remaining_bytes: content_length })
         }
     };
     // Responses with these codes have no body and must have no `Content-Length` (RFC 9110 §8.6).
-    if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+    if let Some(bytes) = bytes.filter(|_| !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)) {
         head.headers.insert(http::header::CONTENT_LENGTH, bytes.into());
     }
     Response::from_parts(head, if method == Method::HEAD { ResponseBody::Empty } else { reply })
@@ -75,10 +77,10 @@ pub(super) enum ResponseBody {
     Tonic(tonic::body::Body),
     /// The bytes of an HTTP body that are not yet sent; `None` when all are sent.
     Full(Option<Bytes>),
-    /// A streamed HTTP body, and the number of bytes that are not yet sent.
+    /// A streamed HTTP body, and the number of bytes that are not yet sent; `None` if it is not known.
     Stream {
         stream: WebStream,
-        remaining_bytes: u64,
+        remaining_bytes: Option<u64>,
     },
     Empty,
 }
@@ -96,8 +98,13 @@ impl Body for ResponseBody {
                 Ok(Frame::data(Segments::from(piece)))
             })),
             Self::Stream { stream, remaining_bytes } => {
-                let Some(bytes) = ready!(stream.as_mut().poll_next(context)) else { return Poll::Ready(None) };
-                *remaining_bytes = remaining_bytes.saturating_sub(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
+                let Some(bytes) = ready!(stream.as_mut().poll_next(context)) else {
+                    remaining_bytes.get_or_insert(0);
+                    return Poll::Ready(None);
+                };
+                if let Some(remaining) = remaining_bytes {
+                    *remaining = remaining.saturating_sub(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
+                }
                 Poll::Ready(Some(bytes.map(|bytes| Frame::data(Segments::from(bytes)))))
             }
             Self::Tonic(body) => {
@@ -126,7 +133,7 @@ impl Body for ResponseBody {
         match self {
             Self::Empty => true,
             Self::Full(text) => text.is_none(),
-            Self::Stream { remaining_bytes, .. } => *remaining_bytes == 0,
+            Self::Stream { remaining_bytes, .. } => *remaining_bytes == Some(0),
             Self::Tonic(body) => body.is_end_stream(),
             Self::Batches(outgoing) => outgoing.ended,
             Self::PutResults { ended, .. } => *ended,
@@ -287,9 +294,9 @@ impl Body for MeteredBody {
                 call.record_grpc_status(trailers);
             }
         }
-        match frame {
-            None => (self.call, self.permit) = (None, None),
-            Some(_) => self.finish_if_complete(),
+        self.finish_if_complete();
+        if frame.is_none() {
+            (self.call, self.permit) = (None, None);
         }
         Poll::Ready(frame)
     }

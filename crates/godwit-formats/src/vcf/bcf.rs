@@ -4,6 +4,8 @@
 //! Flows in: decompressed bytes of a BCF file. Flows out: VCF text, which all later code parses, so that VCF and BCF
 //! give the same columns. Floats are written exactly, whereas bcftools rounds them to six digits.
 
+mod record_encoder;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -15,6 +17,7 @@ use super::error::VcfError;
 use super::field_builder::MISSING_VALUE;
 use super::header::{Header, HeaderBuilder, attribute_value};
 use super::reader::{MAX_HEADER_BYTES, MAX_LINE_BYTES};
+pub use record_encoder::BcfEncoder;
 
 /// First bytes of a BCF file. The next byte is the minor version, 1 or 2; this module reads both in the same way.
 pub(super) const BCF_MAGIC: &[u8] = b"BCF\x02";

@@ -61,6 +61,21 @@ pub(super) struct HeaderBuilder {
 }
 
 impl Header {
+    /// Parses the text of a header, from `##fileformat` to the line of column names.
+    ///
+    /// # Errors
+    /// A description of the problem, with the 1-based number of the line.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        let mut builder = HeaderBuilder::default();
+        for (number, line) in (1..).zip(text.lines()) {
+            builder.push_line(line).map_err(|problem| format!("line {number} of the header: {problem}"))?;
+        }
+        match builder.is_complete() {
+            true => Ok(builder.finish()),
+            false => Err("the header ends before the line that starts with #CHROM".to_owned()),
+        }
+    }
+
     /// Returns the text of the header, with a line feed after each line.
     pub fn text(&self) -> &str {
         &self.text

@@ -53,6 +53,14 @@ impl<'l> Record<'l> {
         Ok(Self { bcf_end_position, ..Self::parse_text(text, number, header)? })
     }
 
+    /// Parses a line of VCF text, given without its line end.
+    ///
+    /// # Errors
+    /// A description of the problem of the line.
+    pub fn from_line(line: &'l str, header: &Header) -> Result<Self, String> {
+        Self::parse_text(line, 0, header)
+    }
+
     fn parse_text(text: &'l str, line: u64, header: &Header) -> Result<Self, String> {
         let mut rest = Some(text);
         let mut next = || {

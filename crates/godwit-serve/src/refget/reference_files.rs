@@ -80,7 +80,7 @@ impl Refget {
         let all = source.byte_len();
         let block_range = subsequence.resolve(all)?;
         let range = format!("bytes {}-{}/{all}", block_range.start, block_range.end.saturating_sub(1));
-        let content_length = block_range.end - block_range.start;
+        let content_length = Some(block_range.end - block_range.start);
         let stream = stream_bytes(source, ChunkBlocks { block_range, ..ChunkBlocks::default() });
         let mut response = with_content_type(Response::new(WebBody::Stream { content_length, stream }), "text/x-fasta");
         response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));

@@ -1,5 +1,7 @@
 //! `godwit query`: runs an SQL statement on the datasets below a directory, or on those of a server.
 
+mod copy_rows;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,14 +11,15 @@ use godwit_cli::cli::{CommonArgs, KeyArgs, QueryArgs};
 use godwit_cli::failure::{Exit, Failure};
 use godwit_dataset::{Catalog, DatasetAccessList, Principal};
 use godwit_flight::SqlEngine as _;
-use godwit_query::{ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions};
+use godwit_query::{
+    CopyStatement, ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions,
+};
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;
 
 use super::credentials::{connect, open_pool, read_credentials, server_failure};
 use super::row_output::{OutputRows, write_rows};
-use super::statement_processes::with_keys;
-use super::statement_processes::{open_program, process_command};
+use super::statement_processes::{open_program, process_command, with_keys};
 use super::{open_root, scratch_directory};
 use crate::interruption;
 
@@ -63,6 +66,13 @@ pub(super) fn run_until_cancelled(
 }
 
 async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
+    if let Some(copy) = CopyStatement::parse(&args.statement)? {
+        return copy_rows::copy_rows(args, &copy).await;
+    }
+    if args.header_from.is_some() {
+        let problem = "--header-from is valid with COPY (SELECT ..) TO 'FILE' only";
+        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+    }
     let answer = match &args.at {
         Some(url) => {
             let pool =
@@ -73,20 +83,20 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
             };
             OutputRows::Remote(Box::new(rows.map_err(server_failure)?))
         }
-        None => OutputRows::Local(query_directory(args).await?),
+        None => OutputRows::Local(open_datasets(args, args.common.thread_count())?.query(&args.statement).await?),
     };
     write_rows(answer, args.format.into(), args.out.as_deref()).await
 }
 
-async fn query_directory(args: &QueryArgs) -> Result<Rows, Failure> {
+/// Opens the datasets of a query, which `threads` threads read.
+fn open_datasets(args: &QueryArgs, threads: usize) -> Result<DirectoryDatasets<'_>, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let grants = match &args.policy {
         Some(policy) => Some(Policy::read(policy)?.grants_by_name(args.principal.as_deref().unwrap_or_default())),
         None => None,
     };
-    let threads = args.common.thread_count();
     let datasets = DirectoryDatasets::open(directory, args.reference.as_deref(), &args.common, threads)?;
-    DirectoryDatasets { grants, keys: args.keys.clone(), ..datasets }.query(&args.statement).await
+    Ok(DirectoryDatasets { grants, keys: args.keys.clone(), ..datasets })
 }
 
 /// The datasets below a directory or `s3://BUCKET/PREFIX`, for SQL statements of the user of this process.
@@ -124,18 +134,24 @@ impl<'a> DirectoryDatasets<'a> {
     /// `godwit-sql`.
     pub(super) async fn query(&self, sql: &str) -> Result<Rows, Failure> {
         let engine = self.engine();
-        let mut catalog = self.catalog.clone();
-        if let Some(grants) = &self.grants {
-            let grants = Arc::new(grants.clone());
-            catalog = Arc::new(AuthorizedCatalog::new(catalog, grants, DatasetAccessList::default()));
-        }
-        if let Some(scan) = engine.direct_scan(catalog, sql) {
+        if let Some(scan) = engine.direct_scan(self.authorized_catalog(), sql) {
             return Ok(Rows::read_direct_scan(scan, self.threads)?);
         }
         open_program()
             .map_err(|error| Failure::new(Exit::Machine, format!("SQL statements need another program: {error}")))?;
         let result = engine.execute(&Principal::default(), sql.to_owned(), None).await;
         Ok(result.map_err(StatementError::from)?.into())
+    }
+
+    /// Returns the catalog with only the datasets, rows and columns that the grants permit.
+    fn authorized_catalog(&self) -> Arc<dyn Catalog> {
+        let catalog = self.catalog.clone();
+        match &self.grants {
+            Some(grants) => {
+                Arc::new(AuthorizedCatalog::new(catalog, Arc::new(grants.clone()), DatasetAccessList::default()))
+            }
+            None => catalog,
+        }
     }
 
     fn engine(&self) -> ProcessSqlEngine {

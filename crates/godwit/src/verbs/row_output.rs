@@ -3,6 +3,8 @@
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use godwit_cli::failure::{Exit, Failure};
 use godwit_files::AtomicFile;
 use godwit_query::{RemoteRows, RowFormat, RowWriter, Rows, ScoredRows};
@@ -14,6 +16,26 @@ pub(super) enum OutputRows {
     Local(Rows),
     Remote(Box<RemoteRows>),
     Scored(Box<ScoredRows>),
+}
+
+impl OutputRows {
+    /// Returns the schema of the rows.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        match self {
+            Self::Local(rows) => rows.schema(),
+            Self::Remote(rows) => rows.schema(),
+            Self::Scored(rows) => rows.schema(),
+        }
+    }
+
+    /// Returns the next batch; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>, Failure> {
+        Ok(match self {
+            Self::Local(rows) => rows.next().await?,
+            Self::Remote(rows) => rows.next().await.map_err(server_failure)?,
+            Self::Scored(rows) => rows.next().await?,
+        })
+    }
 }
 
 /// Writes all rows in this format to the file `out`, or to stdout.
@@ -46,19 +68,8 @@ async fn write_to_file(rows: OutputRows, format: RowFormat, path: &Path) -> Resu
 }
 
 async fn write_batches<W: Write + Send>(mut rows: OutputRows, format: RowFormat, out: W) -> Result<W, Failure> {
-    let schema = match &rows {
-        OutputRows::Local(rows) => rows.schema(),
-        OutputRows::Remote(rows) => rows.schema(),
-        OutputRows::Scored(rows) => rows.schema(),
-    };
-    let mut printer = RowWriter::new(format, schema, out)?;
-    loop {
-        let batch = match &mut rows {
-            OutputRows::Local(rows) => rows.next().await?,
-            OutputRows::Remote(rows) => rows.next().await.map_err(server_failure)?,
-            OutputRows::Scored(rows) => rows.next().await?,
-        };
-        let Some(batch) = batch else { break };
+    let mut printer = RowWriter::new(format, rows.schema(), out)?;
+    while let Some(batch) = rows.next().await? {
         printer.write(batch)?;
     }
     Ok(printer.finish()?)
