@@ -57,9 +57,10 @@ fn predict(
     cached_bytes: u64,
     rate: Option<f64>,
 ) -> SearchForecast {
+    let batches = inputs.query_letters.div_ceil(inputs.batch_letters.max(1)).max(1);
     let passes = match inputs.group_queries {
-        Some(queries) => inputs.query_count.div_ceil(queries),
-        None => inputs.query_letters.div_ceil(inputs.batch_letters.max(1)),
+        Some(queries) => inputs.query_count.div_ceil(queries).min(batches),
+        None => batches,
     };
     let bytes = inputs.database_bytes;
     // Each pass after the first one finds what fits into memory.
