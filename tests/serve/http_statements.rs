@@ -68,7 +68,7 @@ fn an_arrow_stream_is_read_by_pyarrow() {
     sender.args(["SELECT position FROM \"x.bed\"", "--header", "accept: application/vnd.apache.arrow.stream"]);
     let mut sender =
         sender.arg(format!("http://{}/sql", served.address)).stdout(Stdio::piped()).spawn().expect("curl starts");
-    let mut python = crate::run::formats::python_with("web").expect("tools/python-packages.sh made it").command();
+    let mut python = crate::run::formats::python_with("columns").expect("tools/python-packages.sh made it").command();
     let stream = sender.stdout.take().expect("it is piped");
     let output = python.args(["-c", script]).stdin(stream).output().expect("python starts");
     assert!(sender.wait().expect("curl ends").success());
