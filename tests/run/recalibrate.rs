@@ -30,7 +30,12 @@ pub(super) fn write_known_sites(cohort: &Cohort, directory: &Path) -> PathBuf {
 fn recalibrate(cohort: &Cohort, known: &Path, out: &Path) -> GodwitCommand {
     let command = godwit().arg("recalibrate").arg("--reference").arg(&cohort.reference).arg("--known-sites").arg(known);
     let command = command.args(["--gatk-memory", "1G", "--out"]).arg(out);
-    command.env("GODWIT_GATK", gatk::jar_directory()).arg("--reads").arg(cohort.directory.join("ada"))
+    command.arg("--reads").arg(cohort.directory.join("ada"))
+}
+
+/// Returns a command that can start GATK.
+fn recalibrate_with_gatk(cohort: &Cohort, known: &Path, out: &Path) -> GodwitCommand {
+    recalibrate(cohort, known, out).env("GODWIT_GATK", gatk::jar_directory())
 }
 
 /// Runs BaseRecalibrator and ApplyBQSR of GATK over a whole file, and returns its table and its BAM.
@@ -88,7 +93,7 @@ fn table_and_qualities_are_those_of_one_run_of_gatk() {
         &["--engine", "gatk", "--slice-records", "3000", "--threads", "2", "--memory", "2G"],
     ] {
         let out = scratch::directory("recalibrated").join("ada.bam");
-        recalibrate(cohort, &known, &out).args(words).run_ok();
+        recalibrate_with_gatk(cohort, &known, &out).args(words).run_ok();
         assert_same_table(&out.with_extension("recal.table"), &table);
         assert!(records_with_sorted_tags(&out) == expected, "the records differ with {words:?}");
         Tool::require("samtools").run(["quickcheck".as_ref(), out.as_os_str()]);
@@ -115,7 +120,7 @@ fn an_alignment_recalibrates_as_gatk_does_afterwards() {
         &["--threads", "4", "--partitions", "40", "--metrics", "off"],
         &["--on", "local", "--nodes", "1"],
         &["--on", "local", "--nodes", "2", "--partitions", "9"],
-        &["--on", "local", "--nodes", "4", "--block-bases", "200000"],
+        &["--on", "local", "--nodes", "4"],
     ] {
         let out = scratch::directory("align-recalibrated");
         align(cohort, &known, &out).args(words).run_ok();
@@ -178,7 +183,7 @@ fn a_stopped_recalibration_resumes() {
 fn assert_invalid_options_rejected(cohort: &Cohort, known: &Path, directory: &Path) {
     let out = directory.join("refused.bam");
     let refused = |words: &[&str], known: &Path, code: i32, named: &[&str]| {
-        recalibrate(cohort, known, &out).args(words).run().assert_rejected(&[code], named);
+        recalibrate_with_gatk(cohort, known, &out).args(words).run().assert_rejected(&[code], named);
         assert!(!out.exists());
     };
     refused(&[], &directory.join("none.vcf.gz"), 4, &["none.vcf.gz"]);
@@ -211,15 +216,15 @@ fn a_slice_that_fails_names_itself_and_resume_goes_on() {
     fs::write(&wrapper, script).expect("scratch can be written to");
     Tool::require("bash").run(["-c".as_ref(), "chmod +x \"$0\"".as_ref(), wrapper.as_os_str()]);
     let words = ["--engine", "gatk", "--slice-records", "5000", "--threads", "1", "--json"];
-    let stopped = recalibrate(cohort, &known, &out).args(words).env("JAVA_HOME", &home).run();
+    let stopped = recalibrate_with_gatk(cohort, &known, &out).args(words).env("JAVA_HOME", &home).run();
     stopped.assert_rejected(&[5], &["recalibrating records 1 to", "failed 2 times", "no qualities today"]);
     assert!(!out.exists());
     let counted = stopped.stderr.matches("\"event\":\"recalibrated\"").count();
     assert!(counted >= 2, "{}", stopped.describe());
-    let resumed = recalibrate(cohort, &known, &out).args(words).arg("--resume").run_ok();
+    let resumed = recalibrate_with_gatk(cohort, &known, &out).args(words).arg("--resume").run_ok();
     let going_on = format!("{{\"event\":\"call_resumed\",\"regions\":{counted}}}");
     assert!(resumed.stderr.contains(&going_on), "{}", resumed.describe());
-    let again = recalibrate(cohort, &known, &out).args(words).arg("--resume").run_ok();
+    let again = recalibrate_with_gatk(cohort, &known, &out).args(words).arg("--resume").run_ok();
     assert!(again.stderr.contains("already complete"), "{}", again.describe());
     let names = scratch::entry_names(&directory);
     assert!(!names.iter().any(|name| name.starts_with('.')), "{names:?}");
