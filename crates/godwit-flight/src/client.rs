@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Returns the address of the server.
-    pub(crate) fn peer(&self) -> &str {
+    pub fn peer(&self) -> &str {
         &self.peer
     }
 

@@ -7,7 +7,6 @@
 //! without Flight.
 
 mod bare_stream;
-pub mod shuffle;
 mod statement_timing;
 mod transfer;
 
@@ -133,18 +132,18 @@ impl Workload {
         let columns: Vec<(String, ArrayRef, bool)> = match self.shape {
             Shape::Fixed { columns } => {
                 let column = |index| -> (String, ArrayRef, bool) {
-                    let values = Int64Array::from_iter_values((0..rows).map(|_| draw.next() as i64));
+                    let values = Int64Array::from_iter_values((0..rows).map(|_| draw.next_number() as i64));
                     (format!("column{index}"), Arc::new(values), false)
                 };
                 (0..columns).map(column).collect()
             }
             Shape::Alignments => {
-                let positions = Int32Array::from_iter_values((0..rows).map(|_| draw.next() as i32 & 0xff_ffff));
-                let names = (0..rows).map(|row| (row % 16 != 5).then(|| format!("A00:1:FLOW:{:016x}", draw.next())));
+                let positions = Int32Array::from_iter_values((0..rows).map(|_| draw.next_number() as i32 & 0xff_ffff));
+                let names = (0..rows).map(|row| (row % 16 != 5).then(|| format!("A00:1:FLOW:{:016x}", draw.next_number())));
                 let names: StringArray = names.collect();
-                let lengths = OffsetBuffer::from_lengths((0..rows).map(|_| 300 + (draw.next() % 32) as usize));
+                let lengths = OffsetBuffer::from_lengths((0..rows).map(|_| 300 + (draw.next_number() % 32) as usize));
                 let bytes = lengths.last().map_or(0, |last| *last as usize);
-                let words = Buffer::from_iter((0..bytes.div_ceil(8)).map(|_| draw.next()));
+                let words = Buffer::from_iter((0..bytes.div_ceil(8)).map(|_| draw.next_number()));
                 let offsets = OffsetBuffer::new(ScalarBuffer::from(lengths.to_vec()));
                 let records = BinaryArray::new(offsets, words.slice_with_length(0, bytes), None);
                 vec![
@@ -159,10 +158,14 @@ impl Workload {
 }
 
 /// A pseudorandom number generator (xorshift64, Marsaglia 2003).
-struct XorShift64(u64);
+pub struct XorShift64(
+    /// The state, which is never 0.
+    pub u64,
+);
 
 impl XorShift64 {
-    fn next(&mut self) -> u64 {
+    /// Returns the next number.
+    pub fn next_number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -19,8 +19,8 @@ mod quantizer;
 mod read_counter;
 mod read_filter;
 mod read_groups;
+mod recalibration_report;
 mod recalibrator;
-mod report;
 mod report_table;
 
 pub use counts::RecalibrationCounts;

@@ -11,7 +11,7 @@ use crate::quantizer::{QualityMap, level_count, quantize, static_map};
 use crate::read_counter::{check_length, original_qualities, read_group_index};
 use crate::read_filter::is_well_formed;
 use crate::read_groups::RecalibrationGroups;
-use crate::report::{GroupTotal, QUANTIZING_LEVELS, empirical_histogram};
+use crate::recalibration_report::{GroupTotal, QUANTIZING_LEVELS, empirical_histogram};
 use crate::{MAX_QUALITY, MIN_USABLE_QUALITY, QUALITIES};
 
 /// The options of ApplyBQSR that change qualities.

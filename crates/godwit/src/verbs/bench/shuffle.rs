@@ -6,16 +6,17 @@
 //! of this step over verification alone is the communication time that overlapping does not hide.
 
 mod shuffle_worker;
+mod slice_transfer;
 mod worker_pool;
 
 use godwit_cli::cli::{BenchShuffleArgs, TableFormat};
 use godwit_cli::failure::{Exit, Failure};
-use godwit_flight::measure::shuffle::{MAX_MESSAGE_BYTES, SliceSource, transport_options};
 use serde_json::{Value, json};
 
 use self::shuffle_worker::{ShuffleCommand, ShuffleSession, StepTiming};
 use self::worker_pool::{WorkerPool, WorkerProcesses};
 use super::{new_runtime, parse_address, report_stage, serve_until_stopped};
+use slice_transfer::{MAX_MESSAGE_BYTES, SliceSource, transport_options};
 
 /// Names of the steps of a round. Their times are also reported as fractions of the sum of all four.
 const STAGES: [&str; 4] = ["make", "connect", "transfer", "verify"];

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use godwit_cli::failure::{Exit, Failure};
-use godwit_flight::measure::shuffle::{
-    ReceivedSlice, ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices,
-};
 use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::super::{new_runtime, parse_address};
+use super::slice_transfer::{
+    ReceivedSlice, ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices,
+};
 
 /// A command to a worker, which starts one step of a round.
 #[derive(Clone, Deserialize, Serialize)]

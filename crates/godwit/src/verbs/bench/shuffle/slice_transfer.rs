@@ -15,16 +15,12 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_core::Stream;
 use godwit_dataset::Principal;
+use godwit_flight::measure::XorShift64;
+use godwit_flight::{
+    BatchItem, Client, DataPlane, Download, FlightError, PutResultStream, Status, TransportOptions, Upload,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tonic::Status;
-
-use super::XorShift64;
-use crate::call_streams::{BatchItem, Download, PutResultStream};
-use crate::client::Client;
-use crate::error::FlightError;
-use crate::server::{DataPlane, Upload};
-use crate::transport::TransportOptions;
 
 /// Maximum number of received messages per slice that wait to be added to the checksum.
 const QUEUE_MESSAGES: usize = 16;
@@ -80,7 +76,7 @@ struct Slice {
 impl Slice {
     fn generate(sender: u32, wanted: SliceRequest) -> Self {
         let mut draw = XorShift64(0x9e37_79b9_7f4a_7c15 ^ (u64::from(sender) << 32 | u64::from(wanted.receiver)) << 8);
-        let words = Buffer::from_iter((0..wanted.slice_bytes.div_ceil(8)).map(|_| draw.next()));
+        let words = Buffer::from_iter((0..wanted.slice_bytes.div_ceil(8)).map(|_| draw.next_number()));
         let bytes = words.slice_with_length(0, wanted.slice_bytes as usize);
         let mut hasher = wanted.hasher();
         hasher.update(&bytes);
@@ -174,7 +170,7 @@ impl DataPlane for SliceSource {
 
 /// The receiving side of the download of a slice.
 struct SliceReader {
-    batches: crate::client::Batches,
+    batches: godwit_flight::Batches,
     peer: String,
     checksum: Bytes,
 }
