@@ -139,7 +139,8 @@ impl Workload {
             }
             Shape::Alignments => {
                 let positions = Int32Array::from_iter_values((0..rows).map(|_| draw.next_number() as i32 & 0xff_ffff));
-                let names = (0..rows).map(|row| (row % 16 != 5).then(|| format!("A00:1:FLOW:{:016x}", draw.next_number())));
+                let names =
+                    (0..rows).map(|row| (row % 16 != 5).then(|| format!("A00:1:FLOW:{:016x}", draw.next_number())));
                 let names: StringArray = names.collect();
                 let lengths = OffsetBuffer::from_lengths((0..rows).map(|_| 300 + (draw.next_number() % 32) as usize));
                 let bytes = lengths.last().map_or(0, |last| *last as usize);

@@ -343,12 +343,25 @@ async fn a_stock_client_exchanges_and_a_failure_in_an_exchange_reaches_the_clien
     assert!(matches!(refused, Err(FlightError::Status { status, .. }) if status.code() == Code::FailedPrecondition));
 }
 
+/// A data plane with the methods that it must have.
+struct MinimalPlane;
+
+impl DataPlane for MinimalPlane {
+    async fn download(&self, _: Principal, _: Bytes) -> Result<Download, Status> {
+        Err(Status::not_found("this server has no data"))
+    }
+
+    async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
+        Err(Status::unimplemented("this server stores no data"))
+    }
+}
+
 #[tokio::test]
 async fn a_server_without_exchange_returns_unimplemented() {
-    let slices = godwit_flight::measure::shuffle::SliceSource::new(0);
     let (rest, any) = (tonic::service::Routes::default(), Address::Tcp(([127, 0, 0, 1], 0).into()));
-    let server =
-        Server::bind(&any, slices, rest, ConnectionSecurity::default(), TransportOptions::default()).await.unwrap();
+    let server = Server::bind(&any, MinimalPlane, rest, ConnectionSecurity::default(), TransportOptions::default())
+        .await
+        .unwrap();
     let address = server.address().clone();
     tokio::spawn(server.serve());
     let refused = exchange(&connect(&address).await, &batches(1, 10), b"anything").await;

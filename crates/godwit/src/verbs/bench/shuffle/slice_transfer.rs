@@ -284,27 +284,6 @@ impl ShuffleWorker {
     ///
     /// # Errors
     /// [`FlightError::Checksum`] if the checksum of a slice differs; other variants if a connection fails.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
-    /// use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options};
-    ///
-    /// # let slices = SliceSource::new(1);
-    /// # let (any_port, security) = (Address::Tcp("127.0.0.1:0".parse()?), ConnectionSecurity::default());
-    /// # let server = Server::bind(&any_port, slices, Routes::default(), security, transport_options()).await?;
-    /// # let address = server.address().clone();
-    /// # tokio::spawn(server.serve());
-    /// let peer = Client::connect(&address, ConnectionSecurity::default(), transport_options()).await?;
-    /// let worker = ShuffleWorker { slices: SliceSource::new(0), peers: vec![peer] };
-    /// let request = SliceRequest { receiver: 0, slice_bytes: 10_000, message_bytes: 1000 };
-    /// assert_eq!(worker.fetch_and_verify(request).await?, 10_000);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub async fn fetch_and_verify(&self, request: SliceRequest) -> Result<u64, FlightError> {
         let mut tasks = JoinSet::new();
         let own = self.own_slice(request);
@@ -341,29 +320,6 @@ impl ShuffleWorker {
 ///
 /// # Errors
 /// [`FlightError::Checksum`] if the checksum of a slice differs.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
-/// use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices};
-///
-/// # let slices = SliceSource::new(1);
-/// # let (any_port, security) = (Address::Tcp("127.0.0.1:0".parse()?), ConnectionSecurity::default());
-/// # let server = Server::bind(&any_port, slices, Routes::default(), security, transport_options()).await?;
-/// # let address = server.address().clone();
-/// # tokio::spawn(server.serve());
-/// # let peer = Client::connect(&address, ConnectionSecurity::default(), transport_options()).await?;
-/// # let worker = ShuffleWorker { slices: SliceSource::new(0), peers: vec![peer] };
-/// let request = SliceRequest { receiver: 0, slice_bytes: 10_000, message_bytes: 1000 };
-/// let slices = worker.fetch_slices(request).await?;
-/// assert_eq!(slices.iter().map(|slice| slice.bytes()).collect::<Vec<_>>(), [10_000, 10_000]);
-/// verify_slices(slices).await?;
-/// # Ok(())
-/// # }
-/// ```
 pub async fn verify_slices(arrived: Vec<ReceivedSlice>) -> Result<(), FlightError> {
     let mut tasks = JoinSet::new();
     for slice in arrived {
@@ -381,26 +337,4 @@ async fn join_all<T: 'static>(mut tasks: JoinSet<Result<T, FlightError>>) -> Res
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tickets_are_read_as_they_are_written_and_others_are_not() {
-        let request = SliceRequest { receiver: 3, slice_bytes: 1000, message_bytes: 64 };
-        assert_eq!(SliceRequest::parse(request.to_ticket().as_bytes()), Some(request));
-        for wrong in ["", "shuffle/1/2", "shuffle/1/2/3/4", "fixed/4/65536/1/0/1", "shuffle/1/0/3", "shuffle/-1/2/3"] {
-            assert_eq!(SliceRequest::parse(wrong.as_bytes()), None, "{wrong}");
-        }
-        let over = format!("shuffle/1/{}/1", MAX_SLICE_BYTES + 1);
-        assert_eq!(SliceRequest::parse(over.as_bytes()), None);
-    }
-
-    #[test]
-    fn slices_of_another_length_are_dropped() {
-        let slices = SliceSource::new(1);
-        slices.generate(3, 100);
-        assert_eq!(slices.lock_slices().len(), 3);
-        slices.get_or_generate(SliceRequest { receiver: 7, slice_bytes: 200, message_bytes: 0 });
-        assert_eq!(slices.lock_slices().len(), 1);
-    }
-}
+mod tests;

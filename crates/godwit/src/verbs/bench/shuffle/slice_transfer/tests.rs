@@ -1,13 +1,7 @@
-//! Shuffles between workers of one process, correct and faulty ones.
-
-use bytes::Bytes;
 use futures_util::StreamExt;
-use godwit_dataset::Principal;
-use godwit_flight::measure::shuffle::{ShuffleWorker, SliceRequest, SliceSource, transport_options, verify_slices};
-use godwit_flight::{
-    Address, Client, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server, Status,
-    Upload,
-};
+use godwit_flight::{Address, ConnectionSecurity, Routes, Server};
+
+use super::*;
 
 async fn serve(data: impl DataPlane) -> Address {
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
@@ -107,4 +101,24 @@ async fn a_peer_that_sends_something_else_is_refused_by_name() {
         refused(verify_slices(node.fetch_slices(request).await.expect("it serves")).await);
         refused(node.fetch_and_verify(request).await.map(drop));
     }
+}
+
+#[test]
+fn tickets_are_read_as_they_are_written_and_others_are_not() {
+    let request = SliceRequest { receiver: 3, slice_bytes: 1000, message_bytes: 64 };
+    assert_eq!(SliceRequest::parse(request.to_ticket().as_bytes()), Some(request));
+    for wrong in ["", "shuffle/1/2", "shuffle/1/2/3/4", "fixed/4/65536/1/0/1", "shuffle/1/0/3", "shuffle/-1/2/3"] {
+        assert_eq!(SliceRequest::parse(wrong.as_bytes()), None, "{wrong}");
+    }
+    let over = format!("shuffle/1/{}/1", MAX_SLICE_BYTES + 1);
+    assert_eq!(SliceRequest::parse(over.as_bytes()), None);
+}
+
+#[test]
+fn slices_of_another_length_are_dropped() {
+    let slices = SliceSource::new(1);
+    slices.generate(3, 100);
+    assert_eq!(slices.lock_slices().len(), 3);
+    slices.get_or_generate(SliceRequest { receiver: 7, slice_bytes: 200, message_bytes: 0 });
+    assert_eq!(slices.lock_slices().len(), 1);
 }
