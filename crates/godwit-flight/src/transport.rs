@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -380,6 +381,19 @@ impl FramedTcpStream {
         }
         polled
     }
+
+    /// Passes on the result of a write. If the peer closed the connection before anything was read, looks for an alert
+    /// of TLS among the received bytes, which the writer would not read any more.
+    fn checked_write(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if !self.has_received && matches!(written, Poll::Ready(Err(_))) {
+            let mut received = [MaybeUninit::new(0); TLS_ALERT.len()];
+            let count = SockRef::from(&self.stream).peek(&mut received).unwrap_or(0);
+            // SAFETY: all bytes are initialized above.
+            let received = received.map(|byte| unsafe { byte.assume_init() });
+            self.tls_alert.store(received[..count] == TLS_ALERT, Ordering::Relaxed);
+        }
+        written
+    }
 }
 
 impl AsyncRead for Socket {
@@ -396,8 +410,10 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) | Self::TcpFramed(FramedTcpStream { stream, .. }) => {
-                Pin::new(stream).poll_write(context, bytes)
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::TcpFramed(framed) => {
+                let written = Pin::new(&mut framed.stream).poll_write(context, bytes);
+                framed.checked_write(written)
             }
             Self::Tls(stream) => stream.stream_mut().poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
@@ -410,8 +426,10 @@ impl AsyncWrite for Socket {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) | Self::TcpFramed(FramedTcpStream { stream, .. }) => {
-                Pin::new(stream).poll_write_vectored(context, pieces)
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::TcpFramed(framed) => {
+                let written = Pin::new(&mut framed.stream).poll_write_vectored(context, pieces);
+                framed.checked_write(written)
             }
             Self::Tls(stream) => stream.stream_mut().poll_write_vectored(context, pieces),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),

@@ -6,8 +6,9 @@ use clap::{Command, Subcommand as _};
 use super::Verb;
 
 /// Headings of the groups, each with its verbs, in the order of the help.
-pub const VERB_GROUPS: [(&str, &[&str]); 6] = [
-    ("Reads", &["align", "index", "markdup", "metrics", "recalibrate", "run", "verify"]),
+pub const VERB_GROUPS: [(&str, &[&str]); 7] = [
+    ("Reads", &["align", "index", "markdup", "run"]),
+    ("Quality", &["metrics", "recalibrate", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
     ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
     ("Search", &["search"]),
