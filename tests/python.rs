@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use godwit_tests::binary::{self, godwit};
 use godwit_tests::tool::run_checked;
-use godwit_tests::{binary, needs, scratch};
+use godwit_tests::{needs, scratch};
 
 use crate::run::formats::{aligned_sample, python_with, to_lines};
 
@@ -199,7 +200,7 @@ fn types_and_style_are_clean() {
 
 #[test]
 fn the_python_of_the_page_runs() {
-    needs!("bwa", "python3");
+    needs!("bwa", "bcftools", "python3");
     let (sample, out) = aligned_sample();
     let directory = scratch::directory("python-guide");
     let root = directory.join("out");
@@ -208,7 +209,10 @@ fn the_python_of_the_page_runs() {
     for (name, made) in [("S.bam", "sample.bam"), ("S.bam.bai", "sample.bam.bai")] {
         link(&out.join(made), root.join(name));
     }
-    let indexed = sample.godwit_indexed_reference().parent().expect("it is in a directory");
+    let (reference, variants) = (sample.godwit_indexed_reference(), root.join("S.vcf.gz"));
+    let call = godwit().args(["call", "--reference"]).arg(reference).arg("--reads").arg(out.join("sample.bam"));
+    call.arg("--out").arg(variants).run_ok();
+    let indexed = reference.parent().expect("it is in a directory");
     for file in std::fs::read_dir(indexed).expect("it is there") {
         let file = file.expect("it can be listed");
         link(&file.path(), directory.join(file.file_name()));

@@ -28,7 +28,7 @@ class Genotypes(Query):
 
     def __init__(self, connection: Connection, command: bytes, text: str, lists: Query | None, variants: pa.Schema, samples: Sequence[str] | None):
         """``lists``: the column ``genotype_alleles`` of the variants, of which ``variants`` is the schema."""
-        super().__init__(connection, command, text)
+        super().__init__(connection, command, text, statement=text)
         self._lists = lists
         self._variants = variants
         self._selected = samples

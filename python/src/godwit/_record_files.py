@@ -11,9 +11,7 @@ from ._flight_client import Connection
 from ._program import run_program
 
 
-def write_records(
-    connection: Connection, statement: str, path: str | os.PathLike[str], suffixes: tuple[str, ...], header_from: str | None
-) -> Path:
+def write_records(connection: Connection, statement: str, path: str | os.PathLike[str], suffixes: tuple[str, ...], header_from: str | None) -> Path:
     """Writes the rows of a statement to a file of records with its index and its manifest; returns the path.
 
     The program writes the file on this machine, so that no row passes through Python.

@@ -175,11 +175,9 @@ class Session:
             conditions.append(f"({overlap})" if conditions else overlap)
         statement = f"SELECT {listed} FROM {_quote_identifier(dataset)}" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
         is_ordered = where is None and len(regions or []) < 2
-        if not is_ordered and kind in ("reads", "variants"):
-            # The rows of such a statement are in no order, but files of records are sorted.
-            records = f"{statement} ORDER BY contig_id NULLS LAST, position"
-        else:
-            records = statement
+        # The rows of a statement that is not ordered are in no order, but files of records are sorted.
+        needs_order = not is_ordered and kind in ("reads", "variants")
+        records = f"{statement} ORDER BY contig_id NULLS LAST, position" if needs_order else statement
         if where is None:
             ordered = in_schema_order(columns, found.schema)
             command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or self._connection.default_parts)
