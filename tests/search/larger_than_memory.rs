@@ -154,8 +154,8 @@ fn a_dry_run_predicts_the_search_and_writes_nothing() {
     let forecast: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(forecast["queries"].as_u64(), Some(600), "{forecast}");
     assert_eq!(scratch::entry_names(&directory), [] as [&str; 0]);
-    let alias = "--dry-run --engine alias --workers 2";
-    databases().search(alias, MANY_BATCHES, &out).run().assert_rejected(&[2], &["--dry-run"]);
+    let (alias, table) = ("--dry-run --engine alias --workers 2", MANY_BATCHES.replace("-outfmt 7", "-outfmt 6"));
+    databases().search(alias, &table, &out).run().assert_rejected(&[2], &["--dry-run"]);
 }
 
 #[test]
