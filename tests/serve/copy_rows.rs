@@ -98,7 +98,7 @@ fn a_bam_comes_back_as_it_was() {
     assert_eq!(header(source), header(target));
     tool("samtools", &["quickcheck", target]);
     assert_eq!(tool("samtools", &["idxstats", source]), tool("samtools", &["idxstats", target]));
-    let region = "chr1:60000-60700";
+    let region = "chr1:1000-20000";
     assert_eq!(tool("samtools", &["view", source, region]), tool("samtools", &["view", target, region]));
     godwit().arg("verify").arg(&copied).run_ok();
     // A copy of the copy, and of Parquet, which another reader reads.
@@ -128,8 +128,8 @@ fn conditions_select_the_records_that_samtools_selects() {
         assert!(!expected.is_empty() && expected == tool("samtools", &["view", path_text(&target)]), "{condition}");
     }
     let target = directory.join("region.bam");
-    copied_records(&out, "SELECT * FROM reads('sample.bam') WHERE region('chr1:60000-60700')", &target);
-    let expected = tool("samtools", &["view", path_text(&bam), "chr1:60000-60700"]);
+    copied_records(&out, "SELECT * FROM reads('sample.bam') WHERE region('chr1:1000-20000')", &target);
+    let expected = tool("samtools", &["view", path_text(&bam), "chr1:1000-20000"]);
     assert!(!expected.is_empty() && expected == tool("samtools", &["view", path_text(&target)]));
 }
 
@@ -232,11 +232,11 @@ fn real_reads_and_variants_come_back_as_they_were() {
     copied_records(&human, "SELECT * FROM \"NA12878_S1.chr20.10_10p1mb.bam\"", &copied);
     assert!(tool("samtools", &["view", path_text(&bam)]) == tool("samtools", &["view", path_text(&copied)]));
     let vcf = "test_nist.b37_chr20_100kbp_at_10mb.vcf.gz";
-    for name in ["copied.vcf.gz", "copied.bcf"] {
-        let target = directory.join(name);
-        copied_records(&human, &format!("SELECT * FROM \"{vcf}\""), &target);
-        assert_eq!(sorted_info(&target), sorted_info(&human.join(vcf)), "{name}");
-    }
+    let (select, target) = (format!("SELECT * FROM \"{vcf}\""), directory.join("copied.vcf.gz"));
+    copied_records(&human, &select, &target);
+    assert_eq!(sorted_info(&target), sorted_info(&human.join(vcf)));
+    // The header of this file calls a field of words an integer. bcftools drops such words; godwit drops nothing.
+    copy(&human, &select, &directory.join("copied.bcf")).assert_rejected(&[2], &["datasetsmissingcall", "IonExome"]);
 }
 
 #[test]
