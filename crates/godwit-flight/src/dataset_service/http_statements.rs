@@ -109,7 +109,7 @@ impl DatasetService {
             Some(recorder) => recorder.record_download(download),
             None => download,
         };
-        let mut bytes = encode_rows(download, format)?;
+        let mut bytes = encode_rows(download, format)?.fuse();
         let first = bytes.next().await.transpose()?;
         Ok(Box::pin(stream::iter(first.map(Ok)).chain(bytes)))
     }
