@@ -158,43 +158,21 @@ impl Identities {
 /// # Examples
 ///
 /// ```
-/// # #[tokio::main]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # use std::sync::Arc;
-/// # use godwit_dataset::{Catalog, Dataset, DatasetError};
-/// # use godwit_auth::{Address, Client, ConnectionSecurity, DatasetService};
-/// # use godwit_auth::{DatasetServiceOptions, Server, TransportOptions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use godwit_auth::{Authenticator, Identities, ReloadHandle, Token};
+/// use http::HeaderMap;
+/// use http::header::AUTHORIZATION;
 ///
-/// # #[derive(Debug)]
-/// # struct NoDatasets;
-/// # impl Catalog for NoDatasets {
-/// #     fn names(&self) -> Result<Vec<String>, DatasetError> {
-/// #         Ok(Vec::new())
-/// #     }
-/// #     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
-/// #         Err(DatasetError::NotFound { name: name.to_owned() })
-/// #     }
-/// # }
-/// # let service = DatasetService::new(Arc::new(NoDatasets), None, DatasetServiceOptions::default());
-/// # let (routes, any_port) = (service.routes(), Address::Tcp("127.0.0.1:0".parse()?));
 /// let token = Token::random();
 /// let identities = ReloadHandle::new(Identities::parse(&Identities::format_line("alice", &token))?);
 /// let authenticator = Authenticator::Identities(identities.clone());
-/// let options = TransportOptions::default();
-/// let server = Server::bind_with_auth(&any_port, service, routes, authenticator, None, options).await?;
-/// # let address = server.address().clone();
-/// # tokio::spawn(server.serve());
-///
-/// let security = ConnectionSecurity { token: Some(token), tls: None };
-/// let client = Client::connect(&address, security, TransportOptions::default()).await?;
-/// let status = client.do_action("Status", "").await?;
-/// let status: serde_json::Value = serde_json::from_slice(&status[0])?;
-/// assert_eq!(status["caller"], "alice");
+/// let mut headers = HeaderMap::new();
+/// headers.insert(AUTHORIZATION, token.authorization_header().parse()?);
+/// assert!(authenticator.authenticate(&headers).is_ok_and(|principal| principal.name() == "alice"));
 ///
 /// // The identity is removed: the next call is rejected.
 /// identities.set(Identities::default());
-/// assert!(client.do_action("Status", "").await.is_err());
+/// assert!(authenticator.authenticate(&headers).is_err());
 /// # Ok(())
 /// # }
 /// ```
