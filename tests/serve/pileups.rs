@@ -84,10 +84,18 @@ fn counts_are_those_of_samtools() {
     assert_eq!(rows(&out, depths), ["0"]);
 }
 
-/// Writes random reads that have bases, sorted by position.
+/// Writes random reads that have bases, sorted by position. Leaves out two kinds that `samtools mpileup` cannot tell: it
+/// shows the strand of a base by its case, which a base `=` does not have, and after a CIGAR operation of length 0 it
+/// shows a base where the read has a deletion.
 fn write_random_bam(directory: &Path, seed: u64) -> PathBuf {
     let (sam, bam) = (directory.join("unsorted.sam"), directory.join("random.bam"));
-    let has_bases = |line: &&str| line.starts_with('@') || line.split('\t').nth(9) != Some("*");
+    let has_letters = |bases: &str| bases != "*" && !bases.contains('=');
+    let has_empty_operation =
+        |cigar: &str| cigar.split(|c: char| !c.is_ascii_digit()).any(|length| length.parse() == Ok(0));
+    let has_bases = |line: &&str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        line.starts_with('@') || (has_letters(fields[9]) && !has_empty_operation(fields[5]))
+    };
     let lines: Vec<String> = random_sam(seed, 3000).lines().filter(has_bases).map(str::to_owned).collect();
     fs::write(&sam, lines.join("\n") + "\n").expect("it can be written");
     let words = ["sort".as_ref(), "-o".as_ref(), bam.as_os_str(), sam.as_os_str()];
@@ -103,7 +111,7 @@ fn counts_of_random_reads_are_those_of_samtools() {
         let directory = scratch::directory("random-pileups");
         let bam = write_random_bam(&directory, seed);
         let expected = samtools_counts(&bam, &[]);
-        assert!(expected.len() > 5000, "{}", expected.len());
+        assert!(expected.len() > 1000, "{}", expected.len());
         assert_same_lines(&rows(&directory, "SELECT * FROM pileup('random.bam')"), &expected, "random reads");
     }
 }
