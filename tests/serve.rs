@@ -23,6 +23,7 @@ mod misnamed_files;
 mod object_store;
 mod pileups;
 mod query;
+mod query_rows;
 mod read_filters;
 mod refget;
 mod regions;

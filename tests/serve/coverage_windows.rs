@@ -3,21 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::query_rows::{rows, run_query};
 use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
-
-fn run_query(data: &Path, sql: &str) -> GodwitOutput {
-    godwit().arg("query").arg(sql).arg("--data").arg(data).args(["--format", "tsv", "--threads", "2"]).run()
-}
-
-fn rows(data: &Path, sql: &str) -> Vec<String> {
-    let asked = run_query(data, sql);
-    assert!(asked.status.success(), "{sql}: {}", asked.describe());
-    to_lines(&asked.stdout).split_off(1)
-}
 
 fn samtools(words: &[&str]) -> Vec<String> {
     let output = Tool::require("samtools").run(words);

@@ -9,6 +9,7 @@ use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::query_rows;
 use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
 
 const HEADER: &str = "##fileformat=VCFv4.2\n##contig=<ID=chr1,length=100000>\n##contig=<ID=chr2,length=100000>\n\
@@ -24,10 +25,9 @@ fn run_query(data: &Path, sql: &str, words: &[&str]) -> GodwitOutput {
     godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
 }
 
+/// Returns the rows of a statement in the order of their text.
 fn rows(data: &Path, sql: &str) -> Vec<String> {
-    let asked = run_query(data, sql, &["--format", "tsv", "--threads", "2"]);
-    assert!(asked.status.success(), "{sql}: {}", asked.describe());
-    let mut lines = to_lines(&asked.stdout).split_off(1);
+    let mut lines = query_rows::rows(data, sql);
     lines.sort_unstable();
     lines
 }

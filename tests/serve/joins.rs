@@ -9,17 +9,12 @@ use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::query_rows::rows;
 use super::regions::random_regions;
 use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
 
 fn run_query(data: &Path, sql: &str, words: &[&str]) -> GodwitOutput {
     godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
-}
-
-fn rows(data: &Path, sql: &str) -> Vec<String> {
-    let asked = run_query(data, sql, &["--format", "tsv", "--threads", "2"]);
-    assert!(asked.status.success(), "{sql}: {}", asked.describe());
-    to_lines(&asked.stdout).split_off(1)
 }
 
 fn sort_lines(mut lines: Vec<String>) -> Vec<String> {

@@ -3,23 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::sam_records::random_sam;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::query_rows::{rows, run_query};
 use super::regions::random_regions;
-use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
-
-fn run_query(data: &Path, sql: &str) -> GodwitOutput {
-    godwit().arg("query").arg(sql).arg("--data").arg(data).args(["--format", "tsv", "--threads", "2"]).run()
-}
-
-fn rows(data: &Path, sql: &str) -> Vec<String> {
-    let asked = run_query(data, sql);
-    assert!(asked.status.success(), "{sql}: {}", asked.describe());
-    to_lines(&asked.stdout).split_off(1)
-}
+use crate::run::formats::{aligned_sample, assert_same_lines};
 
 /// Returns the counts of one line of `samtools mpileup`, in the columns of the query below; `None` without bases and
 /// deletions.

@@ -4,20 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::binary::godwit;
 use godwit_tests::random::Random;
 use godwit_tests::sam_records::random_sam;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::query_rows::run_query;
 use crate::run::formats::{aligned_sample, to_lines};
 
 /// Number of expressions in one statement.
 const EXPRESSIONS_PER_STATEMENT: usize = 25;
-
-fn run_query(data: &Path, sql: &str) -> GodwitOutput {
-    godwit().arg("query").arg(sql).arg("--data").arg(data).args(["--format", "tsv", "--threads", "2"]).run()
-}
 
 /// Returns name and flags of each read for which samtools evaluates an expression as true.
 fn samtools_reads(file: &Path, expression: &str) -> BTreeSet<String> {

@@ -50,14 +50,14 @@ use caller_slots::{CallerBudget, CallerSlots};
 pub use checkpoint::is_call_running;
 use checkpoint::{CallDirectoryState, CallJobDirectory, RegionCheckpoint};
 pub use cluster_messages::CallTask;
-pub use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller_setup as check_caller};
+pub use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller};
 pub(crate) use fingerprint::sizes_and_checksums;
 pub use recalibrate::{RecalibrateOptions, RecalibrationEngine, RecalibrationReport, recalibrate};
 use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
 pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};
 use targets::Targets;
-pub use targets::bed_files as region_files;
+pub use targets::region_files;
 use vcf_assembly::VcfAssembly;
 pub(crate) use vcf_assembly::add_json_file;
 
@@ -227,7 +227,7 @@ fn inspect_inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<Input
         inputs.push(InputFile::inspect("the file of reads", &file.path)?);
         inputs.push(InputFile::inspect("the index", &file.index)?);
     }
-    for bed in targets::bed_files(&options.regions) {
+    for bed in targets::region_files(&options.regions) {
         inputs.push(InputFile::inspect("the regions", bed)?);
     }
     check_distinct_files(&inputs, std::slice::from_ref(&options.out))?;

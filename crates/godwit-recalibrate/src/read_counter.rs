@@ -15,7 +15,7 @@ use crate::{MAX_QUALITY, MIN_USABLE_QUALITY};
 /// The 4-bit code of a base, indexed by its base code. No reference base has the code 0 of other bases.
 const PACKED_CODES: [u8; 5] = [1, 2, 4, 8, 0];
 
-/// How a base is counted.
+/// The class in which a base is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BaseState {
     Match,

@@ -1,4 +1,4 @@
-//! How much of a file is in the page cache of this host.
+//! The part of a file that is in the page cache of this host.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

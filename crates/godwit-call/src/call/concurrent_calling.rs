@@ -142,7 +142,7 @@ pub struct CallerSetup {
 ///
 /// # Errors
 /// [`PipelineError`] for the caller, memory, reference or regions.
-pub fn check_caller_setup(options: &CallOptions) -> Result<CallerSetup, PipelineError> {
+pub fn check_caller(options: &CallOptions) -> Result<CallerSetup, PipelineError> {
     let caller = options.caller.find_caller(&options.caller_args)?;
     let caller_slots = CallerSlots::new(
         &CallerBudget::from_options(options),
@@ -158,18 +158,18 @@ pub fn check_caller_setup(options: &CallOptions) -> Result<CallerSetup, Pipeline
 }
 
 impl<'r> ConcurrentCalling<'r> {
-    /// Checks the options with [`check_caller_setup`], and locks the output. Returns `None` if no region can be called
+    /// Checks the options with [`check_caller`], and locks the output. Returns `None` if no region can be called
     /// before the BAM is complete. `is_deterministic` is true if equal reads are always aligned to equal records.
     ///
     /// # Errors
-    /// The errors of [`check_caller_setup`]; [`PipelineError`] if the output cannot be written.
+    /// The errors of [`check_caller`]; [`PipelineError`] if the output cannot be written.
     pub fn open(
         options: &'r CallOptions,
         is_deterministic: bool,
         observer: &'r dyn Observer,
         cancelled: &'r AtomicBool,
     ) -> Result<Option<Self>, PipelineError> {
-        let CallerSetup { caller, caller_slots, reference, targets } = check_caller_setup(options)?;
+        let CallerSetup { caller, caller_slots, reference, targets } = check_caller(options)?;
         let capabilities = caller.capabilities();
         reference.write_indexes(&options.reference, capabilities.needs_dictionary)?;
         check_output_available(&options.out)?;

@@ -17,7 +17,7 @@ pub(super) struct Targets {
 }
 
 /// Returns the values of `--regions` that are files.
-pub fn bed_files(values: &[OsString]) -> impl Iterator<Item = &Path> {
+pub fn region_files(values: &[OsString]) -> impl Iterator<Item = &Path> {
     values.iter().map(Path::new).filter(|path| path.exists())
 }
 

@@ -49,7 +49,7 @@ pub struct Plot<'p> {
     pub x_unit: &'p str,
     /// Unit of the y axis, for the values that are shown at the pointer.
     pub y_unit: &'p str,
-    /// How the points are drawn.
+    /// Drawing style of the points.
     pub shape: Shape,
     /// Minimum and maximum of the y axis; `None`: from 0 to a maximum that is derived from the values.
     pub y_range: Option<(f64, f64)>,

@@ -21,8 +21,11 @@ pub(super) trait PartStage {
     /// Assigns a part to a worker.
     fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
 
-    /// Commands a worker to copy a part that it has written into the output files, at `offset`.
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>);
+    /// Commands a worker to copy a part that it has written into the output files, at `offset`. Stages that write no files
+    /// have nothing to copy: their parts are placed at once.
+    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _offset: PerFile<u64>) {
+        head.apply_event(LedgerEvent::PartPlaced(node, part));
+    }
 
     /// Handles the result that a worker uploaded for a part.
     fn take_upload(
@@ -106,11 +109,6 @@ impl PartStage for RankStage {
         Ok(())
     }
 
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: PerFile<u64>) {
-        // This stage does not write files, so that there is nothing to copy.
-        head.apply_event(LedgerEvent::PartPlaced(node, part));
-    }
-
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
@@ -140,11 +138,6 @@ impl PartStage for CountStage {
     fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
         head.worker_pool.send_command(node, &AlignCommand::CountBases { part });
         Ok(())
-    }
-
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _: PerFile<u64>) {
-        // This stage does not write files, so that there is nothing to copy.
-        head.apply_event(LedgerEvent::PartPlaced(node, part));
     }
 
     fn take_upload(
