@@ -23,10 +23,11 @@ use godwit_cluster::{ConnectionError, WorkerInputSender, WorkerInputs, WorkerOpt
 use godwit_engines::aligner::AlignerInfo;
 use godwit_exchange::ShardId;
 use godwit_fleet::address::AddressChoice;
+use godwit_model::ErrorKind;
 use godwit_model::{BlockId, PartitionPlan, message_with_causes};
+use godwit_pipeline::PipelineError;
 use godwit_pipeline::runs::{RunTable, ShardPlan, SliceLocation, SliceStore};
 use godwit_pipeline::scratch::SpillFile;
-use godwit_pipeline::{ErrorKind, PipelineError};
 
 use crate::align_messages::{
     AlignCommand, AlignEvent, AlignMessages, AlignTask, AlignTicket, FetchTask, GenomePlan, ReadyWorker,

@@ -240,7 +240,7 @@ mod tests {
         let error = select(&AlignerChoice::BwaMem3, &both, 1 << 20).unwrap_err();
         let text = message_with_causes(&error);
         assert!(text.contains("349 MB") && text.contains("2 MB are free") && text.contains("--aligner bwa"), "{text}");
-        assert_eq!(error.kind(), godwit_pipeline::ErrorKind::Machine);
+        assert_eq!(error.kind(), godwit_model::ErrorKind::Machine);
         assert_eq!(select(&AlignerChoice::BwaMem2, &both, u64::MAX).unwrap().kind, IndexKind::BwaMem3);
         assert_eq!(select(&AlignerChoice::Bwa, &both, 0).unwrap().kind, IndexKind::Bwa);
     }

@@ -32,6 +32,7 @@ use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
 use godwit_files::{AtomicSet, check_available};
 use godwit_io::crypt4gh::PublicKey;
+use godwit_model::ErrorKind;
 use godwit_model::PloidyTable;
 use godwit_pipeline::encryption::encrypt_files;
 use godwit_pipeline::fingerprint::FingerprintKey;
@@ -41,7 +42,7 @@ use godwit_pipeline::manifest::{self, Manifest, checksummed_entry};
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::create_private_directory;
-use godwit_pipeline::{ErrorKind, FingerprintEntry, JobOptions, PipelineError};
+use godwit_pipeline::{FingerprintEntry, JobOptions, PipelineError};
 
 use call_inputs::CallInputs;
 pub use call_inputs::find_index;

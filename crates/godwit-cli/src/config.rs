@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
+use godwit_model::ErrorKind;
 
 pub use options::{THIS_RUN_HEADING, is_configurable};
 pub use show::{as_json, as_toml};
@@ -90,8 +91,8 @@ impl Config {
     /// and the project; with `no_files`, reads only the environment.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if a setting is invalid; the message contains the file and the line, or the variable.
-    /// [`Exit::Machine`] if a file cannot be read.
+    /// [`ErrorKind::Usage`] if a setting is invalid; the message contains the file and the line, or the variable.
+    /// [`ErrorKind::Machine`] if a file cannot be read.
     pub fn load(root: &Command, given: Option<&Path>, no_files: bool) -> Result<Self, Failure> {
         let mut config = Self::default();
         let places = if no_files { Vec::new() } else { config_files::config_paths(given) };
@@ -153,7 +154,7 @@ impl Config {
     /// sets.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if the same file or the environment sets two options that exclude each other.
+    /// [`ErrorKind::Usage`] if the same file or the environment sets two options that exclude each other.
     pub fn arguments(&self, root: &Command, verb: &str, matches: &ArgMatches) -> Result<Vec<OsString>, Failure> {
         let mut built = root.clone();
         built.build();
@@ -192,7 +193,7 @@ fn takes_value(arg: &Arg) -> bool {
 
 /// Returns the error for an invalid setting, with its origin and the problem.
 fn config_error(origin: &SettingOrigin, problem: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("{origin}: {problem}"))
+    Failure::new(ErrorKind::Usage, format!("{origin}: {problem}"))
 }
 
 /// Validates values with the parsers of clap, for every verb that has the option.

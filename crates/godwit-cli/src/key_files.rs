@@ -4,7 +4,8 @@ use godwit_io::crypt4gh::{KeyError, PublicKey, load_process_keys};
 use godwit_model::message_with_causes;
 
 use crate::cli::{KeyArgs, RecipientArgs};
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
+use godwit_model::ErrorKind;
 
 impl KeyArgs {
     /// Reads the secret keys, with which this process decrypts files from now on.
@@ -21,10 +22,10 @@ impl RecipientArgs {
 }
 
 fn key_failure(error: &KeyError) -> Failure {
-    let exit = match error {
-        KeyError::Read { .. } => Exit::Machine,
-        KeyError::Locked { .. } | KeyError::Passphrase { .. } => Exit::Usage,
-        KeyError::NotAKey { .. } | KeyError::Method { .. } => Exit::Input,
+    let kind = match error {
+        KeyError::Read { .. } => ErrorKind::Machine,
+        KeyError::Locked { .. } | KeyError::Passphrase { .. } => ErrorKind::Usage,
+        KeyError::NotAKey { .. } | KeyError::Method { .. } => ErrorKind::Input,
     };
-    Failure::new(exit, message_with_causes(error))
+    Failure::new(kind, message_with_causes(error))
 }

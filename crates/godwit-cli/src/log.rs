@@ -7,7 +7,8 @@ use godwit_fleet::ERROR_PREFIX;
 use serde_json::json;
 
 use crate::cli::{CommonArgs, LogLevel, SHORT_HELP};
-use crate::failure::{Exit, Failure, print};
+use crate::failure::{Failure, print};
+use godwit_model::ErrorKind;
 
 /// Handles an error of clap. A request for help or the version is printed on stdout and succeeds; any other error
 /// becomes a [`Failure`] for wrong usage. If `events` is true, nothing but JSON is printed on stderr.
@@ -19,13 +20,13 @@ pub fn command_line_outcome(error: &clap::Error, events: bool) -> Result<(), Fai
     if !events {
         log_plain(text.trim_end());
     }
-    Err(Failure::new(Exit::Usage, clap_summary(&text)))
+    Err(Failure::new(ErrorKind::Usage, clap_summary(&text)))
 }
 
 /// Prints the short help on stderr, and returns the failure of a command line without a verb.
 pub fn report_missing_verb() -> Failure {
     log_plain(SHORT_HELP);
-    Failure::new(Exit::Usage, NO_VERB.into())
+    Failure::new(ErrorKind::Usage, NO_VERB.into())
 }
 
 /// Error message of a command line without a verb.

@@ -8,7 +8,8 @@ use godwit_pipeline::PipelineError;
 mod reference_pages;
 
 use crate::cli::{Cli, ManArgs};
-use crate::failure::{Exit, Failure, print};
+use crate::failure::{Failure, print};
+use godwit_model::ErrorKind;
 use reference_pages::reference_pages;
 
 /// Prints the requested pages on stdout, or writes them into a directory.
@@ -33,7 +34,7 @@ fn manual_page(command: &Command) -> Result<String, Failure> {
     let manual =
         clap_mangen::Man::new(command.clone()).manual("godwit").source(concat!("godwit ", env!("CARGO_PKG_VERSION")));
     let written = manual.render(&mut text);
-    written.map_err(|error| Failure::new(Exit::Bug, format!("the manual page cannot be made: {error}")))?;
+    written.map_err(|error| Failure::new(ErrorKind::Bug, format!("the manual page cannot be made: {error}")))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -6,6 +6,7 @@
 
 mod block;
 mod error_causes;
+mod error_kind;
 pub mod flags;
 mod genome;
 mod interval;
@@ -23,6 +24,7 @@ mod suggestion;
 
 pub use block::{BlockId, RecordId};
 pub use error_causes::{is_system_failure, message_with_causes};
+pub use error_kind::ErrorKind;
 pub use genome::{Contig, Genome, GenomeError};
 pub use interval::{ContigId, Interval};
 pub use partition::{PartitionId, PartitionPlan};

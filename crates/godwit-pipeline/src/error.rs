@@ -21,71 +21,12 @@ use godwit_formats::vcf::VcfError;
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_metrics::MetricsError;
+use godwit_model::ErrorKind;
 use godwit_model::{ContigId, Genome, is_system_failure, message_with_causes};
 use godwit_recalibrate::ReadError;
-use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
 pub use python_step_error::{PythonStepError, PythonStepRefusal};
-
-/// The class of an error, which decides the exit code. It names the cause that the user has to change before the job
-/// can succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
-    /// A wrong or contradictory command line.
-    Usage,
-    /// Wrong input data.
-    Input,
-    /// A problem of this machine, for example a missing file or tool, a missing permission or a full disk.
-    Machine,
-    /// A failure of another program that godwit started, for example an aligner.
-    Engine,
-    /// A failure of another machine or of the network.
-    Remote,
-    /// A stop by the user or by a signal, for example Ctrl-C.
-    Interrupted,
-    /// A bug in godwit.
-    Bug,
-}
-
-impl ErrorKind {
-    const ALL: [Self; 7] =
-        [Self::Usage, Self::Input, Self::Machine, Self::Engine, Self::Remote, Self::Interrupted, Self::Bug];
-
-    /// Returns the exit code of a process that fails with this kind.
-    pub fn exit_code(self) -> i32 {
-        match self {
-            Self::Bug => 1,
-            Self::Usage => 2,
-            Self::Input => 3,
-            Self::Machine => 4,
-            Self::Engine => 5,
-            Self::Remote => 6,
-            Self::Interrupted => 130,
-        }
-    }
-
-    /// Returns the error kind of another godwit process from its exit code. An unknown or missing exit code means that
-    /// the machine of the process was lost.
-    pub fn of_exit_code(code: Option<i32>) -> Self {
-        Self::ALL.into_iter().find(|blame| Some(blame.exit_code()) == code).unwrap_or(Self::Remote)
-    }
-
-    /// Returns the text of this kind in the outcome file of a sample. The text stays the same if a variant of this type
-    /// is renamed.
-    pub fn outcome_text(self) -> &'static str {
-        match self {
-            Self::Usage => "Usage",
-            Self::Input => "Input",
-            Self::Machine => "Machine",
-            Self::Engine => "Engine",
-            Self::Remote => "Remote",
-            Self::Interrupted => "Interrupted",
-            Self::Bug => "Bug",
-        }
-    }
-}
 
 /// An error that ends a job.
 #[derive(Debug, thiserror::Error)]
@@ -509,7 +450,7 @@ impl PipelineError {
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => {
                 ErrorKind::Input
             }
-            Self::Samples { kind: blame, .. } => *blame,
+            Self::Samples { kind, .. } => *kind,
             Self::Sheet { .. } => ErrorKind::Input,
             Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => ErrorKind::Input,
             Self::Fasta { .. } | Self::Barcode(_) => ErrorKind::Input,
@@ -593,27 +534,5 @@ impl PipelineError {
                 Self::RepeatedName { position, mate_contig: named(error.mate_contig).to_owned() }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes_say_what_a_process_failed_for() {
-        assert_eq!(ErrorKind::ALL.map(ErrorKind::exit_code), [2, 3, 4, 5, 6, 130, 1]);
-        for blame in ErrorKind::ALL {
-            assert_eq!(ErrorKind::of_exit_code(Some(blame.exit_code())), blame);
-        }
-        for code in [None, Some(0), Some(137)] {
-            assert_eq!(ErrorKind::of_exit_code(code), ErrorKind::Remote);
-        }
-    }
-
-    #[test]
-    fn texts_in_outcome_files_are_those_of_earlier_versions() {
-        let texts = ErrorKind::ALL.map(ErrorKind::outcome_text);
-        assert_eq!(texts, ["Usage", "Input", "Machine", "Engine", "Remote", "Interrupted", "Bug"]);
     }
 }

@@ -33,7 +33,7 @@ pub mod scratch;
 mod unfinished_job;
 mod verify;
 
-pub use error::{AlignmentsError, ErrorKind, PipelineError, PythonStepError, PythonStepRefusal};
+pub use error::{AlignmentsError, PipelineError, PythonStepError, PythonStepRefusal};
 pub use job::JobOptions;
 pub use journal::{ClusterRun, FingerprintEntry};
 pub use key_numbers::KeyNumbers;

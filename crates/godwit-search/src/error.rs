@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError};
 use godwit_columnar::ColumnarError;
 use godwit_engines::EngineError;
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 
 /// Error of a search that is not possible, or that failed.
@@ -123,25 +124,6 @@ pub enum SearchError {
         /// True if finished work is in the checkpoint, so that a later search can resume.
         is_resumable: bool,
     },
-}
-
-/// The cause of an error, which decides the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The user's command line is wrong.
-    Usage,
-    /// The queries or the database cannot be searched.
-    Input,
-    /// The machine or its files prevent the search, or a program is not installed.
-    Machine,
-    /// The search engine failed or crashed.
-    Engine,
-    /// Workers on other hosts cannot be started.
-    Remote,
-    /// The user stopped the search.
-    Interrupted,
-    /// The error is a bug in godwit.
-    Bug,
 }
 
 impl From<ClusterError> for SearchError {

@@ -44,7 +44,7 @@ pub use cluster_search::search_on_workers;
 pub use cluster_worker::run_cluster_worker;
 pub use command_line::{SearchCommand, SearchProgram};
 pub use database_volumes::DatabaseExtent;
-pub use error::{ErrorKind, SearchError};
+pub use error::SearchError;
 pub use search_options::SearchOptions;
 pub use search_plan::SearchPlan;
 pub use sequence_search::Search;

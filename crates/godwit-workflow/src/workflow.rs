@@ -28,13 +28,14 @@ use godwit_engines::caller::CallerChoice;
 use godwit_engines::gatk::GatkToolkit;
 use godwit_engines::variant_filter::TrainingResource;
 use godwit_files::check_available;
+use godwit_model::ErrorKind;
 use godwit_model::{PloidyTable, message_with_causes};
 use godwit_pipeline::job_report::{JobReport, format_utc};
 use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use godwit_pipeline::reduce::Format;
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::create_private_directory;
-use godwit_pipeline::{ErrorKind, JobOptions, PipelineError, host_resources};
+use godwit_pipeline::{JobOptions, PipelineError, host_resources};
 use godwit_recalibrate::QualityOptions;
 
 use crate::align_and_call::{add_calling_report, align_with_calling};

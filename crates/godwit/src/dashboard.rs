@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use godwit_workflow::StoragePoolMember;
 use serde::Serialize;
@@ -107,7 +108,7 @@ impl<'p> Dashboard<'p> {
             let problem = format!(
                 "cannot listen on port {port} of this host: {error}; choose another --dashboard PORT, or 0 for any"
             );
-            Failure::new(Exit::Machine, problem)
+            Failure::new(ErrorKind::Machine, problem)
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

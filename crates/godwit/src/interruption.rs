@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use godwit_process::{
     remove_and_block_temporary_paths, remove_temporary_paths, resume_instruction, terminate_descendants,
 };
@@ -55,9 +56,9 @@ struct Interruption {
 /// Installs the handlers of SIGINT and SIGTERM.
 ///
 /// # Errors
-/// [`Exit::Machine`] if the handlers or the thread cannot be set up.
+/// [`ErrorKind::Machine`] if the handlers or the thread cannot be set up.
 pub fn install() -> Result<(), Failure> {
-    let failed = |error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}"));
+    let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot handle signals: {error}"));
     let is_requested = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, is_requested.clone()).map_err(failed)?;
@@ -81,12 +82,12 @@ pub fn install() -> Result<(), Failure> {
 /// started with SIGHUP ignored, as by nohup(1), continues to ignore it.
 ///
 /// # Errors
-/// [`Exit::Machine`] if the handler cannot be set up.
+/// [`ErrorKind::Machine`] if the handler cannot be set up.
 pub fn end_on_hang_up() -> Result<(), Failure> {
     let Some(interruption) = INTERRUPTION.get().filter(|_| !ignores_hang_up()) else { return Ok(()) };
     let registered = signal_hook::flag::register(SIGHUP, interruption.is_requested.clone());
     let registered = registered.and_then(|_| interruption.handle.add_signal(SIGHUP));
-    registered.map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
+    registered.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot handle signals: {error}")))
 }
 
 fn ignores_hang_up() -> bool {
@@ -132,7 +133,7 @@ pub fn final_outcome(outcome: Result<(), Failure>) -> Result<(), Failure> {
     match outcome {
         Err(failure)
             if interruption.is_requested.load(Ordering::Relaxed)
-                && !matches!(failure.exit, Exit::Interrupted | Exit::Bug) =>
+                && !matches!(failure.kind, ErrorKind::Interrupted | ErrorKind::Bug) =>
         {
             Err(interruption_failure())
         }
@@ -143,7 +144,7 @@ pub fn final_outcome(outcome: Result<(), Failure>) -> Result<(), Failure> {
 /// Returns the failure that reports an interruption, with the instruction how to resume.
 fn interruption_failure() -> Failure {
     let how = resume_instruction().unwrap_or("no temporary files remain");
-    Failure::new(Exit::Interrupted, format!("interrupted; {how}"))
+    Failure::new(ErrorKind::Interrupted, format!("interrupted; {how}"))
 }
 
 fn thread() -> std::thread::Builder {
@@ -178,7 +179,7 @@ impl Interruption {
             remove_and_block_temporary_paths();
             self.report();
         }
-        signal_hook::low_level::exit(Exit::Interrupted as i32);
+        signal_hook::low_level::exit(ErrorKind::Interrupted.exit_code());
     }
 
     /// Reports the interruption on stderr. A separate thread does this, because a blocked thread may hold the lock of

@@ -17,8 +17,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use godwit_cli::cli::{Cli, StartupError};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_cli::log;
+use godwit_model::ErrorKind;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         }
     }));
     let outcome = outcome.unwrap_or_else(|_| {
-        Err(Failure::new(Exit::Bug, "a bug in godwit, see above; please report it with the command line".into()))
+        Err(Failure::new(ErrorKind::Bug, "a bug in godwit, see above; please report it with the command line".into()))
     });
     let outcome = interruption::final_outcome(outcome);
     if events.get() {
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // The error message is always the last line on stderr, so it must be a single line.
             log::log_error(&failure.single_line());
-            ExitCode::from(failure.exit as u8)
+            ExitCode::from(failure.kind.exit_code() as u8)
         }
     }
 }

@@ -18,9 +18,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use godwit_cli::cli::parse_rate;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_flight::Address;
 use godwit_flight::pool::{BalancingPolicy, Member};
+use godwit_model::ErrorKind;
 use godwit_transfer::Credentials;
 use godwit_transfer::location::{Location, RemoteLocation};
 use toml::Spanned;
@@ -55,7 +56,7 @@ impl PoolFile {
     /// Reads and validates a pool file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+            .map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display())))?;
         let file = PoolFileParser { path: path.to_owned(), text };
         let table = DeTable::parse(&file.text).map_err(|error| {
             let at = error.span().unwrap_or_default();
@@ -81,7 +82,7 @@ impl PoolFile {
         for node in &self.members {
             let server = node.remote.server_uri();
             let unknown = |problem: String| {
-                Failure::new(Exit::Remote, format!("cannot find {server}: {problem}; check the name"))
+                Failure::new(ErrorKind::Remote, format!("cannot find {server}: {problem}; check the name"))
             };
             let found = (node.remote.host.as_str(), node.remote.port).to_socket_addrs();
             let mut found: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
@@ -124,7 +125,7 @@ impl PoolFileParser {
     fn parse_error(&self, span: &Range<usize>, problem: &str) -> Failure {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Failure::new(Exit::Usage, format!("{}, line {line}: {problem}", self.path.display()))
+        Failure::new(ErrorKind::Usage, format!("{}, line {line}: {problem}", self.path.display()))
     }
 
     fn parse_pool(&self, table: &DeTable<'_>) -> Result<PoolFile, Failure> {
@@ -152,7 +153,7 @@ impl PoolFileParser {
                 }
             }
         }
-        let missing = |what: &str| Failure::new(Exit::Usage, format!("{} has no {what}", self.path.display()));
+        let missing = |what: &str| Failure::new(ErrorKind::Usage, format!("{} has no {what}", self.path.display()));
         let name = name.ok_or_else(|| missing("name"))?;
         if members.is_empty() || members.len() > MAX_POOL_MEMBERS {
             return Err(missing(&format!("[[node]], of which a pool has 1 to {MAX_POOL_MEMBERS}")));

@@ -224,7 +224,7 @@ pub fn report_end_event(outcome: &Result<(), Failure>, elapsed: Duration) {
     let event = match outcome {
         Ok(()) => json!({"event": "done", "exit": 0, "seconds": seconds}),
         Err(failure) => {
-            json!({"event": "error", "exit": failure.exit as u8, "message": failure.single_line(), "seconds": seconds})
+            json!({"event": "error", "exit": failure.kind.exit_code() as u8, "message": failure.single_line(), "seconds": seconds})
         }
     };
     log_event(&event.to_string());

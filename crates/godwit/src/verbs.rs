@@ -44,10 +44,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use godwit_cli::cli::{Cli, CommonArgs, Verb};
-use godwit_cli::failure::{Exit, Failure, print, print_json};
+use godwit_cli::failure::{Failure, print, print_json};
 use godwit_delta::ReferenceStore;
 use godwit_flight::trace::{TraceContext, set_process_context};
 use godwit_io::bgzf::STDIN_PATH;
+use godwit_model::ErrorKind;
 use godwit_query::PipelineJobs;
 use godwit_serve::{CramOptions, DatasetRoot};
 use signal_hook::consts::SIGXFSZ;
@@ -117,7 +118,7 @@ fn input_path(path: &Path) -> PathBuf {
 fn ignore_file_size_signal() -> Result<(), Failure> {
     let ignored = Arc::new(AtomicBool::new(false));
     let registered = signal_hook::flag::register(SIGXFSZ, ignored);
-    registered.map(drop).map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
+    registered.map(drop).map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot handle signals: {error}")))
 }
 
 /// Returns the directory for scratch files (`--temp`), by default that of the system.

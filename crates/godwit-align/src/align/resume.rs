@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use godwit_engines::aligner::BlockDependence;
+use godwit_model::ErrorKind;
+use godwit_pipeline::PipelineError;
 use godwit_pipeline::job_directory::{self, JobDirectory, JobDirectoryState};
 use godwit_pipeline::job_report::JobReport;
 use godwit_pipeline::manifest::{self, Manifest};
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::reduce::Outputs;
 use godwit_pipeline::{ClusterRun, FingerprintEntry};
-use godwit_pipeline::{ErrorKind, PipelineError};
 
 use super::AlignOptions;
 

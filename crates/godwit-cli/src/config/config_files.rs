@@ -2,19 +2,19 @@
 //! one verb.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
-use godwit_model::did_you_mean;
+use godwit_model::{ErrorKind, did_you_mean};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::environment::CONFIG_VARIABLE;
 use super::{ConfigFileKind, Setting, SettingOrigin, check_values, config_error, options, takes_value};
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 
 /// Name of the configuration file of a project, in the working directory.
 const PROJECT_FILE: &str = "godwit.toml";
@@ -46,8 +46,12 @@ pub(super) fn read_settings(
         Ok(text) => text,
         Err(error) if kind != ConfigFileKind::Explicit && is_absent(&error) => return Ok(None),
         Err(error) => {
-            let exit = if error.kind() == ErrorKind::InvalidData { Exit::Usage } else { Exit::Machine };
-            return Err(Failure::new(exit, format!("cannot read the configuration file {}: {error}", path.display())));
+            let error_kind =
+                if error.kind() == io::ErrorKind::InvalidData { ErrorKind::Usage } else { ErrorKind::Machine };
+            return Err(Failure::new(
+                error_kind,
+                format!("cannot read the configuration file {}: {error}", path.display()),
+            ));
         }
     };
     if kind == ConfigFileKind::Project {
@@ -62,7 +66,7 @@ pub(super) fn read_settings(
 }
 
 fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Rejects a file that belongs to another user. Otherwise another user could put a configuration file into a shared
@@ -79,7 +83,7 @@ fn check_owner(path: &Path) -> Result<(), Failure> {
         path.display(),
         found.uid()
     );
-    Err(Failure::new(Exit::Machine, problem))
+    Err(Failure::new(ErrorKind::Machine, problem))
 }
 
 struct ConfigFile<'f> {

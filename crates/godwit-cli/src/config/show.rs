@@ -75,8 +75,8 @@ impl Config {
 /// Formats the effective settings as a configuration file, with their origins as comments.
 ///
 /// # Errors
-/// [`Exit::Usage`](crate::failure::Exit::Usage) if the same file or the environment sets two options that exclude each
-/// other.
+/// [`ErrorKind::Usage`](godwit_model::ErrorKind::Usage) if the same file or the environment sets two options that
+/// exclude each other.
 pub fn as_toml(config: &Config, root: &Command) -> Result<String, Failure> {
     let rows = config.rows(root)?;
     let mut text =

@@ -12,7 +12,7 @@ fn load(text: &str) -> Result<Config, String> {
     let path = directory.path().join("godwit.toml");
     std::fs::write(&path, text).unwrap();
     Config::load(&root(), Some(&path), false).map_err(|failure| {
-        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.kind, ErrorKind::Usage);
         failure.message.replace(&format!("{}/", directory.path().display()), "")
     })
 }

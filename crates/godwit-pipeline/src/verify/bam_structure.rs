@@ -8,7 +8,8 @@ use godwit_formats::binning_index::{IndexReadError, IndexSummary};
 use godwit_model::{RawRecord, SortKey, flags};
 
 use super::{FileCheck, Verifier, VerifyOutcome};
-use crate::error::{AlignmentsError, ErrorKind, PipelineError};
+use crate::error::{AlignmentsError, PipelineError};
+use godwit_model::ErrorKind;
 
 /// Size of the records that are read at a time, bytes.
 const READ_BYTES: usize = 8 << 20;

@@ -12,9 +12,10 @@ use std::time::Duration;
 use godwit_files::write_atomically;
 use godwit_fleet::Scheduler;
 use godwit_fleet::scheduler::{ItemOutcome, RetryDecision};
+use godwit_model::ErrorKind;
+use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer, SampleState};
 use godwit_pipeline::scratch::create_private_directory;
-use godwit_pipeline::{ErrorKind, PipelineError};
 use serde::{Deserialize, Serialize};
 
 use super::report::{FailedAttempt, SampleOutcome};

@@ -5,8 +5,9 @@ use std::path::Path;
 use godwit_align::{IndexNeed, current_index, format_bytes};
 use godwit_engines::aligner::bwa::{self, IndexKind, fm_index};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
-use godwit_pipeline::{ErrorKind, PipelineError};
+use godwit_pipeline::PipelineError;
 
 use super::{Area, Finding, FindingState};
 

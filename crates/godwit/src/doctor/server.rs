@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::AccessArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_flight::Client;
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 use serde::Deserialize;
 
@@ -37,11 +38,12 @@ struct ServerStatus {
 /// A failure if the URL or the credentials are invalid. An unreachable server is not an error but a finding.
 pub fn server(url: &str, access: &AccessArgs) -> Result<(Vec<Finding>, Option<f64>), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start threads: {error}")))?;
     runtime.block_on(async {
         let client = match connect(url, access).await {
             Ok(client) => client,
-            Err(failure) if failure.exit == Exit::Remote => {
+            Err(failure) if failure.kind == ErrorKind::Remote => {
                 return Ok((vec![unreachable_finding(url, failure.single_line())], None));
             }
             Err(failure) => return Err(failure),

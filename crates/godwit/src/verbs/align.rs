@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
 use godwit_call::CallOptions;
 use godwit_cli::cli::{AlignArgs, LauncherName, Switch, TrimmerName};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_io::crypt4gh::{PublicKey, encrypted_path};
+use godwit_model::ErrorKind;
 use godwit_pipeline::JobOptions;
 use godwit_pipeline::job_directory::has_unfinished_job;
 use godwit_pipeline::job_report::JobReport;
@@ -29,12 +30,12 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let recipients = args.recipients.read_keys()?;
     if args.recalibrate.is_empty() && args.quality.options() != QualityOptions::default() {
         let problem = "the options of recalibrated qualities require --recalibrate with known variants";
-        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+        return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
     if args.call.is_some() && !recipients.is_empty() {
         let problem =
             "callers read the BAM unencrypted, so --call and --c4gh-recipient exclude each other; omit one of them";
-        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+        return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         if let Some(calling) = calling_options(args)? {
@@ -81,7 +82,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
 fn calling_options(args: &AlignArgs) -> Result<Option<CallOptions>, Failure> {
     match (&args.call, args.calling.first_explicit_option(&args.common.configured_flags)) {
         (None, Some(option)) => {
-            Err(Failure::new(Exit::Usage, format!("{option} applies to variant calling: add --call, or omit it")))
+            Err(Failure::new(ErrorKind::Usage, format!("{option} applies to variant calling: add --call, or omit it")))
         }
         (None, None) => Ok(None),
         (Some(caller), _) => super::call::calling_options(&args.calling, caller.clone(), &args.common).map(Some),

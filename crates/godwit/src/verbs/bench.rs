@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use godwit_cli::cli::BenchVerb;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_cli::log::log_event;
 use godwit_flight::{Address, ConnectionSecurity, DataPlane, Routes, Server, TransportOptions};
+use godwit_model::ErrorKind;
 use tokio::runtime::Runtime;
 
 use super::wait_for_stdin_close;
@@ -42,7 +43,8 @@ struct ServerProcess {
 impl ServerProcess {
     /// Starts a server, and waits until it has printed its address. The server must exit when its stdin is closed.
     fn start(mut command: Command) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
+        let failed =
+            |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start the server: {error}"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let stdout = child.stdout.take();
         let mut server = Self { child, first_line: String::new() };
@@ -50,7 +52,7 @@ impl ServerProcess {
             BufReader::new(stdout).read_line(&mut server.first_line).map_err(failed)?;
         }
         match server.first_line.is_empty() {
-            true => Err(Failure::new(Exit::Machine, "the server did not start; see above".into())),
+            true => Err(Failure::new(ErrorKind::Machine, "the server did not start; see above".into())),
             false => Ok(server),
         }
     }
@@ -76,7 +78,7 @@ impl Drop for ServerProcess {
 
 /// Returns the path of this executable, for starting further processes of it.
 fn current_program() -> Result<PathBuf, Failure> {
-    let failed = |error| Failure::new(Exit::Machine, format!("cannot find this program: {error}"));
+    let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot find this program: {error}"));
     std::env::current_exe().map_err(failed)
 }
 
@@ -89,7 +91,7 @@ fn report_stage(json: bool, name: &str) {
 
 fn new_runtime() -> Result<Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))
+    runtime.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start threads: {error}")))
 }
 
 /// Runs a benchmark server until the process is stopped or, if `until_stdin_closes` is true, until stdin is closed.
@@ -114,7 +116,7 @@ fn parse_address(text: &str) -> Result<Address, Failure> {
         return Ok(Address::Unix(path.into()));
     }
     let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-    let wrong = || Failure::new(Exit::Usage, format!("{text} is not an address; use HOST:PORT or unix:PATH"));
+    let wrong = || Failure::new(ErrorKind::Usage, format!("{text} is not an address; use HOST:PORT or unix:PATH"));
     found.map(Address::Tcp).ok_or_else(wrong)
 }
 

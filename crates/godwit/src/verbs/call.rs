@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use godwit_call::{CallOptions, CallReport, call, is_call_running};
 use godwit_cli::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
 use godwit_cli::command_line;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_engines::caller::CallerChoice;
 use godwit_io::crypt4gh::encrypted_path;
+use godwit_model::ErrorKind;
 use godwit_model::PloidyTable;
 
 use super::cluster_run::ClusterRunOptions;
@@ -24,7 +25,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let mut options = call_options(args)?;
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         let problem = "--dry-run of call shows the job of --on slurm, which is not given; omit --dry-run".to_owned();
-        return Err(Failure::new(Exit::Usage, problem));
+        return Err(Failure::new(ErrorKind::Usage, problem));
     }
     let job_name = args.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let spreadable = ClusterRunOptions {
@@ -65,7 +66,7 @@ pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progres
 }
 
 fn call_options(args: &CallArgs) -> Result<CallOptions, Failure> {
-    let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
+    let usage = |message: &str| Err(Failure::new(ErrorKind::Usage, message.to_owned()));
     let (reads, caller) = match (&args.gvcfs[..], &args.caller) {
         ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint requires gVCFs: name them with --gvcfs"),
         ([], caller) => (&args.reads, caller.clone()),
@@ -125,16 +126,17 @@ pub(super) fn read_ploidy_table(text: &str, sex: Option<&str>) -> Result<PloidyT
             let content = std::fs::read_to_string(Path::new(text)).map_err(|error| {
                 let known = "1, 2, X, Y, GRCh37 and GRCh38";
                 Failure::new(
-                    Exit::Machine,
+                    ErrorKind::Machine,
                     format!("cannot read the ploidy table {text}: {error}; built-in tables: {known}"),
                 )
             })?;
-            PloidyTable::parse(&content)
-                .map_err(|error| Failure::new(Exit::Input, format!("cannot use the ploidy table {text}: {error}")))?
+            PloidyTable::parse(&content).map_err(|error| {
+                Failure::new(ErrorKind::Input, format!("cannot use the ploidy table {text}: {error}"))
+            })?
         }
     };
     if let Some(sex) = sex {
-        table.check_sex(sex).map_err(|error| Failure::new(Exit::Usage, format!("cannot use --sex: {error}")))?;
+        table.check_sex(sex).map_err(|error| Failure::new(ErrorKind::Usage, format!("cannot use --sex: {error}")))?;
     }
     Ok(table)
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use godwit_align::PlannedWorkers;
 use godwit_cli::cli::{ClusterArgs, CommonArgs, LauncherName};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_cluster::{ClusterOptions, WorkerCommand, WorkerOptions, WorkerProcesses};
 use godwit_fleet::launcher::{LocalLauncher, SshLauncher};
 use godwit_fleet::{Allocation, Launcher};
+use godwit_model::ErrorKind;
 use godwit_pipeline::PipelineError;
 
 use super::cluster_worker::{HEAD_TIMEOUT, WorkError, available_cores, run_worker};
@@ -180,7 +181,7 @@ fn worker_processes(
         Some(LauncherName::Local | LauncherName::Allocation) => Box::new(LocalLauncher::new()),
         Some(LauncherName::Slurm) | None => return Ok(None),
     };
-    let missing = |error| Failure::new(Exit::Machine, format!("cannot determine the working directory: {error}"));
+    let missing = |error| Failure::new(ErrorKind::Machine, format!("cannot determine the working directory: {error}"));
     let (program, working_directory) =
         std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
     let temp = common.temp.as_ref().map(|temp| working_directory.join(temp));

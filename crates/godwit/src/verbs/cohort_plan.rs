@@ -5,12 +5,13 @@ use std::path::Path;
 
 use godwit_cli::ValueEnum as _;
 use godwit_cli::cli::{BalancePolicy, PlanArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_fleet::cohort_simulation::{
     Facility, SimulationResult, SingleServerBalancer, StorageBalancer, Workload, WorkloadStep, published_workload,
     simulate,
 };
 use godwit_flight::pool::{BalancingPolicy, LoadBalancer};
+use godwit_model::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use super::{print, print_json};
@@ -217,9 +218,9 @@ struct StepReport {
 /// Reads the durations of the steps from the run.json of a run on one host. Returns the workload of a sample, and the
 /// hours of the joint steps, scaled to the number of planned samples.
 fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64), Failure> {
-    let bad = |what: String| Failure::new(Exit::Input, format!("{}: {what}", path.display()));
+    let bad = |what: String| Failure::new(ErrorKind::Input, format!("{}: {what}", path.display()));
     let bytes = std::fs::read(path)
-        .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+        .map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display())))?;
     let report: JobReport =
         serde_json::from_slice(&bytes).map_err(|error| bad(format!("not a run.json of godwit: {error}")))?;
     if report.verb == "align" {

@@ -6,10 +6,11 @@ mod input_files;
 use std::collections::HashSet;
 
 use godwit_cli::cli::CompareArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_compare::{
     Accuracy, BaselineChanges, CallSetAccuracy, CompareOptions, ComparedFile, Comparison, PerVariantType, compare,
 };
+use godwit_model::ErrorKind;
 
 use super::{print, print_json};
 use crate::interruption;
@@ -23,7 +24,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     let by_records = args.compares_records();
     if let Some(option) = args.unsupported_option() {
         let other = if by_records { "haplotypes" } else { "records" };
-        return Err(Failure::new(Exit::Usage, format!("{option} requires --match {other}")));
+        return Err(Failure::new(ErrorKind::Usage, format!("{option} requires --match {other}")));
     }
     let files = InputFiles::open(args)?;
     if by_records { run_by_records(args, &files) } else { by_haplotypes::run(args, &files) }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use godwit_cli::cli::{CompressionName, CopyArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_delta::ReferenceStore;
+use godwit_model::ErrorKind;
 use godwit_transfer::location::Location;
 use godwit_transfer::{Compression, CopyOptions, CopySummary, TransferError, copy};
 
@@ -20,7 +21,7 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     let places = args.locations.iter().map(|text| Location::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let Some((destination, sources)) = places.split_last() else {
         return Err(Failure::new(
-            Exit::Usage,
+            ErrorKind::Usage,
             "name the files to copy and the destination; see godwit copy --help".into(),
         ));
     };
@@ -70,7 +71,8 @@ pub(super) fn block_on_threads(
     copying: impl Future<Output = Result<CopySummary, TransferError>>,
 ) -> Result<Result<CopySummary, TransferError>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(copying);
     // Do not wait for blocking reads whose results are no longer needed.
     runtime.shutdown_background();

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use godwit_auth::Token;
 use godwit_cli::cli::AccessArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_cli::log::{log_event, log_message};
 use godwit_flight::pool::{Pool, PoolNotice, WaitOptions};
 use godwit_flight::{Address, Client, Code, FlightError, TransportOptions};
+use godwit_model::ErrorKind;
 use godwit_transfer::Credentials;
 use godwit_transfer::location::{Location, RemoteLocation};
 use serde_json::json;
@@ -20,11 +21,12 @@ pub fn read_credentials(args: &AccessArgs) -> Result<Credentials, Failure> {
     let token = match &args.token_file {
         None => None,
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()))
+            })?;
             let wrong = || {
                 Failure::new(
-                    Exit::Input,
+                    ErrorKind::Input,
                     format!("{} contains no token; create one with `godwit token`", path.display()),
                 )
             };
@@ -66,7 +68,7 @@ fn read_pool_file(remote: &RemoteLocation, args: &AccessArgs) -> Result<PoolFile
         return Ok(file);
     }
     let problem = format!("{} describes the pool {}, not {}", path.display(), file.name, remote.host);
-    Err(Failure::new(Exit::Usage, problem))
+    Err(Failure::new(ErrorKind::Usage, problem))
 }
 
 /// Returns the credentials for access to these locations, and opens the pools among them.
@@ -98,11 +100,11 @@ pub async fn connect_with(url: &str, args: &AccessArgs, tuning: TransportOptions
     }
     let Location::Remote(remote) = place else {
         let problem = format!("--at {url}: write grpc+tls://HOST:PORT, or --data for a directory");
-        return Err(Failure::new(Exit::Usage, problem));
+        return Err(Failure::new(ErrorKind::Usage, problem));
     };
     let access = credentials.server_access(&remote)?;
     let found = remote.resolve().map_err(|error| {
-        Failure::new(Exit::Remote, format!("cannot find {}: {error}; check the name", remote.server_uri()))
+        Failure::new(ErrorKind::Remote, format!("cannot find {}: {error}; check the name", remote.server_uri()))
     });
     Ok(Client::connect(&Address::Tcp(found?), access, tuning).await?)
 }
@@ -110,13 +112,13 @@ pub async fn connect_with(url: &str, args: &AccessArgs, tuning: TransportOptions
 /// Converts an error of a server to a failure. If the server rejects a statement, the exit code is the same as for a
 /// local query.
 pub fn server_failure(error: FlightError) -> Failure {
-    let exit = match &error {
+    let kind = match &error {
         FlightError::Status { status, .. } => match status.code() {
-            Code::InvalidArgument | Code::NotFound | Code::Unimplemented => Exit::Usage,
-            Code::DataLoss => Exit::Input,
-            _ => Exit::Remote,
+            Code::InvalidArgument | Code::NotFound | Code::Unimplemented => ErrorKind::Usage,
+            Code::DataLoss => ErrorKind::Input,
+            _ => ErrorKind::Remote,
         },
-        _ => Exit::Remote,
+        _ => ErrorKind::Remote,
     };
-    Failure::new(exit, godwit_model::message_with_causes(&error))
+    Failure::new(kind, godwit_model::message_with_causes(&error))
 }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_call::is_call_running;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_io::crypt4gh::{self, FILE_SUFFIX};
 use godwit_io::random_access::LocalFile;
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 
 /// Size in bytes of the buffer for decrypting a file.
@@ -46,8 +47,8 @@ impl DecryptedFiles {
     /// of `align`, decrypts the encrypted reads in it. If `given` is not encrypted, returns it unchanged.
     pub(super) fn decrypted_path(&mut self, given: &Path) -> Result<PathBuf, Failure> {
         let failed = |path: &Path, error: &io::Error| {
-            let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Input } else { Exit::Machine };
-            Failure::new(exit, format!("cannot decrypt {}: {}", path.display(), message_with_causes(error)))
+            let kind = if error.kind() == io::ErrorKind::InvalidData { ErrorKind::Input } else { ErrorKind::Machine };
+            Failure::new(kind, format!("cannot decrypt {}: {}", path.display(), message_with_causes(error)))
         };
         let encrypted = if given.is_dir() {
             encrypted_reads_in(given).map_err(|error| failed(given, &error))?
@@ -60,7 +61,7 @@ impl DecryptedFiles {
             if is_call_running(&self.output) {
                 let problem =
                     format!("{} is being written by another process; wait for it, or stop it", self.output.display());
-                return Err(Failure::new(Exit::Machine, problem));
+                return Err(Failure::new(ErrorKind::Machine, problem));
             }
             let _ = fs::remove_dir_all(&self.directory);
         }

@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicBool;
 use godwit_align::{AlignOptions, IndexOptions, ReadsOptions, align, build_index};
 use godwit_call::{CallOptions, call};
 use godwit_cli::cli::{DemoArgs, MarkingArgs};
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
 use godwit_compare::compare_by_haplotypes;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 use godwit_haplotypes::{HaplotypeComparison, HaplotypeOptions, TypeCounts};
+use godwit_model::ErrorKind;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::job_report::JobReport;
 use godwit_pipeline::reduce::Format;
@@ -68,13 +69,13 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     };
     progress.report("comparing with the truth and with the tools installed here");
     let bam = args.out.join(format!("{SAMPLE_NAME}.bam"));
-    let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
-    let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
+    let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(ErrorKind::Bug, message))?;
+    let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(ErrorKind::Engine, message))?;
     print(&summary_text(&bam, &reads, &report, &truth, accuracy.as_ref(), &tools))?;
     print(&next_commands(&args.out, accuracy.is_some()))?;
     let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
     if differing > 0 {
-        return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));
+        return Err(Failure::new(ErrorKind::Bug, format!("{differing} records differ from the reference tools'")));
     }
     Ok(())
 }

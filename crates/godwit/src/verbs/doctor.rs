@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use godwit_cli::cli::DoctorArgs;
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
+use godwit_model::ErrorKind;
 use serde_json::json;
 
 use crate::doctor::{self, Area, Finding, FindingState};
@@ -41,8 +42,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
         others => format!(" (and {others} more)"),
     };
     let remedy = first.remedy.as_deref().unwrap_or("see above");
-    let exit = if first.area == Area::Server { Exit::Remote } else { Exit::Machine };
-    Err(Failure::new(exit, format!("{}: {}; {remedy}{others}", first.subject, first.details)))
+    let kind = if first.area == Area::Server { ErrorKind::Remote } else { ErrorKind::Machine };
+    Err(Failure::new(kind, format!("{}: {}; {remedy}{others}", first.subject, first.details)))
 }
 
 /// Formats findings as a table, grouped by area; long details are wrapped into several lines.

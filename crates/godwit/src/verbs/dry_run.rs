@@ -1,7 +1,8 @@
 //! Output of `--dry-run`: the resources that a run would need, as a table or as JSON.
 
 use godwit_align::{DiskNeed, IndexNeed, JobPlan, LanePlan, format_bytes};
-use godwit_cli::failure::{Exit, Failure, print, print_json};
+use godwit_cli::failure::{Failure, print, print_json};
+use godwit_model::ErrorKind;
 
 use crate::text_wrap::wrap_text;
 
@@ -17,7 +18,7 @@ pub fn print_plan(plan: &JobPlan, json: bool) -> Result<(), Failure> {
     }
     match plan.problems.first() {
         None => Ok(()),
-        Some(problem) => Err(Failure::new(Exit::Machine, problem.clone())),
+        Some(problem) => Err(Failure::new(ErrorKind::Machine, problem.clone())),
     }
 }
 

@@ -8,13 +8,14 @@ use godwit_cli::cli::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, CommonArgs, LogLevel, MutateArgs,
     PackArgs, UnpackArgs,
 };
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_delta::{
     Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
     mutate_fasta, pack, unpack,
 };
 use godwit_files::AtomicFile;
 use godwit_io::bgzf::open_text;
+use godwit_model::ErrorKind;
 use godwit_model::Region;
 
 use super::print;
@@ -76,7 +77,10 @@ pub fn run_collection(verb: &CollectionVerb) -> Result<(), Failure> {
 fn add_genomes(args: &CollectionAddArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     if args.name.is_some() && args.inputs.len() > 1 {
-        return Err(Failure::new(Exit::Usage, "--name is for a single genome, but several are given; omit it".into()));
+        return Err(Failure::new(
+            ErrorKind::Usage,
+            "--name is for a single genome, but several are given; omit it".into(),
+        ));
     }
     let threads = args.common.thread_count();
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, threads)?;
@@ -116,7 +120,7 @@ impl InputFailures {
     fn record<T>(&mut self, input: impl ToString, outcome: Result<T, Failure>) -> Result<Option<T>, Failure> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            Err(failure) if failure.exit == Exit::Interrupted || self.input_count == 1 => Err(failure),
+            Err(failure) if failure.kind == ErrorKind::Interrupted || self.input_count == 1 => Err(failure),
             Err(failure) => {
                 let input = input.to_string();
                 godwit_cli::log::log_warning(&format!("{input} failed: {}", failure.single_line()));
@@ -132,7 +136,7 @@ impl InputFailures {
         let each: Vec<String> =
             self.failures.iter().map(|(input, failure)| format!("{input}: {}", failure.single_line())).collect();
         let (failed, inputs, what) = (each.len(), self.input_count, self.description);
-        Err(Failure::new(first.exit, format!("{failed} of {inputs} {what}: {}", each.join("; "))))
+        Err(Failure::new(first.kind, format!("{failed} of {inputs} {what}: {}", each.join("; "))))
     }
 }
 
@@ -192,7 +196,7 @@ pub fn mutate_file(args: &MutateArgs) -> Result<(), Failure> {
         ..human
     };
     mutate_fasta(&mut input, &mut out, &mutations)
-        .map_err(|error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", args.out.display())))?;
+        .map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot write {}: {error}", args.out.display())))?;
     commit_output(out)
 }
 
@@ -203,7 +207,7 @@ fn open_input(path: &Path, threads: usize) -> Result<Box<dyn Read>, Failure> {
     }
     let mut file = open_file(path)?;
     let mut first = Vec::new();
-    let failed = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display()));
+    let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()));
     Read::by_ref(&mut file).take(GZIP_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
     let is_file = file.metadata().map_err(failed)?.is_file();
     if first == GZIP_MAGIC && is_file {
@@ -220,7 +224,8 @@ fn open_file(path: &Path) -> Result<File, Failure> {
 /// Parses a region. `has_contig` returns whether the file or collection at the path `of` has a contig with this name.
 fn parse_region(text: &str, of: &Path, has_contig: impl Fn(&str) -> bool) -> Result<Region, Failure> {
     let region = Region::parse(text, |contig| Some(has_contig(contig)));
-    region.map_err(|error| Failure::new(Exit::Usage, format!("cannot find the region in {}: {error}", of.display())))
+    region
+        .map_err(|error| Failure::new(ErrorKind::Usage, format!("cannot find the region in {}: {error}", of.display())))
 }
 
 /// Returns the default name of a genome: its file name without the extensions of gzip and FASTA.

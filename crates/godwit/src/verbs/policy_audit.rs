@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_cli::cli::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb, ServeArgs};
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
 use godwit_cli::log::{log_message, log_warning};
 use godwit_dataset::{AccessLog, AccessRecord, Catalog};
+use godwit_model::ErrorKind;
 use godwit_model::Region;
 use godwit_model::message_with_causes;
 use godwit_rules::{AuditLog, ExplainRequest, Policy, PolicyStore, explain};
@@ -30,14 +31,14 @@ pub fn run_policy(verb: &PolicyVerb) -> Result<(), Failure> {
 fn test_policy(args: &PolicyTestArgs) -> Result<(), Failure> {
     let policy = Arc::new(Policy::read(&args.policy)?);
     if let Some(error) = args.region.iter().find_map(|region| Region::parse(region, |_| None).err()) {
-        return Err(Failure::new(Exit::Usage, format!("--region: {error}")));
+        return Err(Failure::new(ErrorKind::Usage, format!("--region: {error}")));
     }
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let root = DatasetRoot::new(directory, cram_options(None, &std::env::temp_dir()))?;
     let principal = args.principal.clone().unwrap_or_default();
     if let Some(unknown) = args.visa.iter().find(|visa| !policy.has_visa(visa)) {
         let problem = format!("--visa {unknown}: {} has no [visas.{unknown}]", args.policy.display());
-        return Err(Failure::new(Exit::Usage, problem));
+        return Err(Failure::new(ErrorKind::Usage, problem));
     }
     let (dataset, columns, visas) = (args.dataset.clone(), args.column.clone(), args.visa.clone());
     let question = ExplainRequest { principal, visas, dataset, columns, regions: args.region.clone() };
@@ -50,7 +51,7 @@ fn test_policy(args: &PolicyTestArgs) -> Result<(), Failure> {
                 "some of the requested columns, samples or regions of {} are not visible; see the lines above",
                 args.dataset
             );
-            Err(Failure::new(Exit::Machine, problem))
+            Err(Failure::new(ErrorKind::Machine, problem))
         }
     }
 }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_cli::cli::{CommonArgs, KeyArgs, QueryArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_dataset::{Catalog, DatasetAccessList, Principal};
 use godwit_flight::SqlEngine as _;
+use godwit_model::ErrorKind;
 use godwit_query::{
     CopyStatement, ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions,
 };
@@ -46,7 +47,8 @@ pub(super) fn run_until_cancelled(
     let cancelled = interruption::flag();
     let threads = common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start threads: {error}")))?;
     let until_cancelled = async {
         while !cancelled.load(std::sync::atomic::Ordering::Relaxed) {
             tokio::time::sleep(CANCEL_CHECK_INTERVAL).await;
@@ -56,7 +58,7 @@ pub(super) fn run_until_cancelled(
         tokio::select! {
             outcome = work => outcome,
             () = until_cancelled => {
-                Err(Failure::new(Exit::Interrupted, "interrupted; no output was written".to_owned()))
+                Err(Failure::new(ErrorKind::Interrupted, "interrupted; no output was written".to_owned()))
             }
         }
     });
@@ -71,7 +73,7 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
     }
     if args.header_from.is_some() {
         let problem = "--header-from is valid with COPY (SELECT ..) TO 'FILE' only";
-        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+        return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
     let answer = match &args.at {
         Some(url) => {
@@ -137,8 +139,9 @@ impl<'a> DirectoryDatasets<'a> {
         if let Some(scan) = engine.direct_scan(self.authorized_catalog(), sql) {
             return Ok(Rows::read_direct_scan(scan, self.threads)?);
         }
-        open_program()
-            .map_err(|error| Failure::new(Exit::Machine, format!("SQL statements need another program: {error}")))?;
+        open_program().map_err(|error| {
+            Failure::new(ErrorKind::Machine, format!("SQL statements need another program: {error}"))
+        })?;
         let result = engine.execute(&Principal::default(), sql.to_owned(), None).await;
         Ok(result.map_err(StatementError::from)?.into())
     }

@@ -64,7 +64,7 @@ fn fetch_error(failure: Failure, address: &str, cancelled: &AtomicBool) -> Pipel
     if cancelled.load(Ordering::Relaxed) {
         return PipelineError::Interrupted;
     }
-    PipelineError::Transfer { address: address.to_owned(), message: failure.message, kind: failure.exit.into() }
+    PipelineError::Transfer { address: address.to_owned(), message: failure.message, kind: failure.kind }
 }
 
 impl RemoteFiles for RemoteFileTransfer {

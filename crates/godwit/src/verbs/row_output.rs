@@ -1,12 +1,13 @@
 //! Writes the rows that a verb returns to stdout, or to a file that is renamed to its final name when it is complete.
 
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_files::AtomicFile;
+use godwit_model::ErrorKind;
 use godwit_query::{RemoteRows, RowFormat, RowWriter, Rows, ScoredRows};
 
 use super::credentials::server_failure;
@@ -48,15 +49,15 @@ pub(super) async fn write_rows(rows: OutputRows, format: RowFormat, out: Option<
 
 /// Writes rows to stdout. It is not a failure if the process that reads the pipe exits early (`| head`).
 async fn write_to_stdout(rows: OutputRows, format: RowFormat) -> Result<(), Failure> {
-    let out = ClosableStdout { out: BufWriter::with_capacity(1 << 16, std::io::stdout()), is_closed: false };
+    let out = ClosableStdout { out: BufWriter::with_capacity(1 << 16, io::stdout()), is_closed: false };
     let mut out = write_batches(rows, format, out).await?;
-    out.flush().map_err(|error| Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
+    out.flush().map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot write to stdout: {error}")))
 }
 
 async fn write_to_file(rows: OutputRows, format: RowFormat, path: &Path) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
+    let failed = |error: io::Error| {
         Failure::new(
-            Exit::Machine,
+            ErrorKind::Machine,
             format!("cannot write {}: {error}; check the directory and its space", path.display()),
         )
     };
@@ -77,14 +78,14 @@ async fn write_batches<W: Write + Send>(mut rows: OutputRows, format: RowFormat,
 
 /// Stdout that discards all further output after the process that reads it has exited.
 struct ClosableStdout {
-    out: BufWriter<std::io::Stdout>,
+    out: BufWriter<io::Stdout>,
     is_closed: bool,
 }
 
 impl ClosableStdout {
-    fn ignore_broken_pipe<T>(&mut self, written: std::io::Result<T>, otherwise: T) -> std::io::Result<T> {
+    fn ignore_broken_pipe<T>(&mut self, written: io::Result<T>, otherwise: T) -> io::Result<T> {
         match written {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.is_closed = true;
                 Ok(otherwise)
             }
@@ -94,7 +95,7 @@ impl ClosableStdout {
 }
 
 impl Write for ClosableStdout {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.is_closed {
             return Ok(bytes.len());
         }
@@ -102,7 +103,7 @@ impl Write for ClosableStdout {
         self.ignore_broken_pipe(written, bytes.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         if self.is_closed {
             return Ok(());
         }

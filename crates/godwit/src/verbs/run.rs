@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_cli::cli::{MarkingArgs, RunArgs, Switch};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use godwit_pipeline::observer::Observer;
 use godwit_workflow::{SampleHosts, StorageMonitor, WorkflowOptions, run_sample, run_workflow};
 
@@ -82,7 +83,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 fn job_directory() -> Result<PathBuf, Failure> {
     let missing = || {
         let problem = "--one-sample is for jobs that `godwit run --on` starts; GODWIT_JOB_DIRECTORY is not set";
-        Failure::new(Exit::Usage, problem.to_owned())
+        Failure::new(ErrorKind::Usage, problem.to_owned())
     };
     std::env::var_os("GODWIT_JOB_DIRECTORY").map(PathBuf::from).ok_or_else(missing)
 }

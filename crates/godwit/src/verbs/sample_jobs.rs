@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::{LauncherName, RunArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_fleet::launcher::{LocalLauncher, SlurmLauncher, SshLauncher};
 use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 use godwit_pipeline::PipelineError;
 use godwit_workflow::{JobExit, SampleHosts, SampleJob};
@@ -65,15 +66,16 @@ impl SampleJobLauncher {
             }
             LauncherName::Allocation => {
                 let problem = "godwit run starts its jobs from this host: use --on local, ssh or slurm";
-                return Err(Failure::new(Exit::Usage, problem.to_owned()));
+                return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
             }
         };
         if args.cluster.slurm.no_wait {
             let problem = "godwit run starts a sample when another has finished, so it must keep running; omit \
                            --no-wait";
-            return Err(Failure::new(Exit::Usage, problem.to_owned()));
+            return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
         }
-        let missing = |error| Failure::new(Exit::Machine, format!("cannot determine the working directory: {error}"));
+        let missing =
+            |error| Failure::new(ErrorKind::Machine, format!("cannot determine the working directory: {error}"));
         let (program, working_directory) =
             std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
         let shared_by = if launcher_name == LauncherName::Local { nodes * samples_per_host } else { samples_per_host };

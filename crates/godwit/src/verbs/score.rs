@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit_cli::cli::ScoreArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_files::parent_directory;
 use godwit_flight::{FlightError, TransportOptions};
+use godwit_model::ErrorKind;
 use godwit_process::TemporaryItem;
 use godwit_query::{ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, without_traceback};
 
@@ -73,7 +74,7 @@ fn output_format(args: &ScoreArgs) -> Result<RowFormat, Failure> {
         _ => {
             let problem = "the extension of the output selects no format; use .parquet, .arrow, .csv, .tsv or .json, \
                            or --format";
-            Err(Failure::new(Exit::Usage, format!("--out {}: {problem}", path.display())))
+            Err(Failure::new(ErrorKind::Usage, format!("--out {}: {problem}", path.display())))
         }
     }
 }
@@ -94,7 +95,7 @@ async fn query_file(
 ) -> Result<Rows, Failure> {
     let named = path.file_name().and_then(|name| name.to_str());
     let Some(name) = named.filter(|_| path.exists()) else {
-        return Err(Failure::new(Exit::Machine, format!("there is no file {}", path.display())));
+        return Err(Failure::new(ErrorKind::Machine, format!("there is no file {}", path.display())));
     };
     let directory = parent_directory(path);
     // Use one thread, because several threads would not preserve the order of the rows.
@@ -129,7 +130,7 @@ impl StdinFile {
         let failed = |error: std::io::Error| {
             let problem =
                 format!("cannot store stdin in {}: {error}; choose another directory with --temp", scratch.display());
-            Failure::new(Exit::Machine, problem)
+            Failure::new(ErrorKind::Machine, problem)
         };
         let directory = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch));
         let directory = directory.map_err(failed)?;
@@ -139,7 +140,7 @@ impl StdinFile {
         let Some((_, ending)) = FILE_SIGNATURES.iter().find(|(beginning, _)| start.starts_with(beginning)) else {
             let problem =
                 "stdin is neither Parquet nor Arrow nor VCF; `godwit query ... --format arrow` converts other formats";
-            return Err(Failure::new(Exit::Input, problem.to_owned()));
+            return Err(Failure::new(ErrorKind::Input, problem.to_owned()));
         };
         let path = directory.path().join(format!("stdin.{ending}"));
         let mut file = std::fs::File::create(&path).map_err(failed)?;
@@ -158,7 +159,7 @@ fn model_failure(error: ScoreError) -> Failure {
     };
     let failure = server_failure(error);
     match message_text {
-        Some(message) => Failure::new(failure.exit, message),
+        Some(message) => Failure::new(failure.kind, message),
         None => failure,
     }
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use godwit_align::format_bytes;
 use godwit_cli::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
-use godwit_cli::failure::{Exit, Failure, print, print_json};
+use godwit_cli::failure::{Failure, print, print_json};
 use godwit_columnar::TableFormat;
 use godwit_files::AtomicFile;
+use godwit_model::ErrorKind;
 use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_process::TemporaryItem;
@@ -101,18 +102,18 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
 /// Runs as a worker process, which searches pieces of the queries with an installed tool for its parent process.
 pub fn run_worker(args: &SearchWorkerArgs) -> Result<(), Failure> {
     let wrong =
-        |error| Failure::new(Exit::Usage, format!("{} is not a search that godwit can run: {error}", args.search));
+        |error| Failure::new(ErrorKind::Usage, format!("{} is not a search that godwit can run: {error}", args.search));
     let search: ToolSearch = serde_json::from_str(&args.search).map_err(wrong)?;
     if !godwit_search::serve_tool_worker(&search, &args.query) {
         // The worker has already sent the reason to the parent process.
-        std::process::exit(Exit::Engine as i32);
+        std::process::exit(ErrorKind::Engine.exit_code());
     }
     Ok(())
 }
 
 /// Checks the options for outputs and queries. Returns the path of the output, or an empty path for stdout.
 fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
-    let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
+    let usage = |message: &str| Err(Failure::new(ErrorKind::Usage, message.to_owned()));
     if args.dry_run && !matches!(args.cluster.on, None | Some(LauncherName::Slurm)) {
         return usage(
             "--dry-run shows the job of --on slurm, or the plan of a search on this host; omit --on or --dry-run",
@@ -285,19 +286,20 @@ fn spool_stdin(scratch: &Path) -> Result<TemporaryItem<tempfile::NamedTempFile>,
             file.flush()?;
             Ok(file)
         });
-    let wrong = |error| Failure::new(Exit::Machine, format!("cannot store queries in {}: {error}", scratch.display()));
+    let wrong =
+        |error| Failure::new(ErrorKind::Machine, format!("cannot store queries in {}: {error}", scratch.display()));
     copied.map_err(wrong)
 }
 
 /// Rejects a file without queries, and a file that is not FASTA, which the search programs might misread as a sequence.
 fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
-    let wrong = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", query.display()));
+    let wrong = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", query.display()));
     let bytes = std::fs::read(query).map_err(wrong)?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {
         None => {
             let message = format!("{} has no queries; it must be FASTA with at least one sequence", query.display());
-            Err(Failure::new(Exit::Input, message))
+            Err(Failure::new(ErrorKind::Input, message))
         }
         Some(b'>') => Ok(()),
         Some(byte) if byte.is_ascii_alphabetic() && !begins_with_name => Ok(()),
@@ -306,23 +308,23 @@ fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
                 "{} is not FASTA: it does not start with >; decompress it, or convert it to FASTA",
                 query.display()
             );
-            Err(Failure::new(Exit::Input, message))
+            Err(Failure::new(ErrorKind::Input, message))
         }
         Some(_) => {
             let message = format!("{} is not FASTA: it starts with neither > nor a letter", query.display());
-            Err(Failure::new(Exit::Input, message))
+            Err(Failure::new(ErrorKind::Input, message))
         }
     }
 }
 
 fn write_summary(summary: &SearchSummary, path: &Path) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(summary).map(|text| text + "\n");
-    let text = text.map_err(|error| Failure::new(Exit::Bug, format!("cannot write a summary: {error}")))?;
+    let text = text.map_err(|error| Failure::new(ErrorKind::Bug, format!("cannot write a summary: {error}")))?;
     let written = AtomicFile::create_unique(path, 0o600).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.commit()
     });
-    written.map_err(|error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display())))
+    written.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]

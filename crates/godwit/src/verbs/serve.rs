@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use godwit_auth::{Authenticator, Identities};
 use godwit_cli::cli::{ServeArgs, TokenArgs};
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
 use godwit_dataset::web::WebService;
 use godwit_dataset::{Authorizer, Principal};
 use godwit_delta::ReferenceStore;
@@ -24,6 +24,7 @@ use godwit_flight::pool::{Membership, MembershipOptions, serve_dns};
 use godwit_flight::{
     Address, CallLimits, DatasetService, DatasetServiceOptions, FileService, Server, SqlEngine, TransportOptions,
 };
+use godwit_model::ErrorKind;
 use godwit_query::{ProcessSqlEngine, StatementLimits, StatementProcessOptions};
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HttpService, HttpServiceOptions, SkippedEntry, TemporaryDatasets};
@@ -124,7 +125,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
 /// Starts the runtime with its threads.
 fn start_runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))
+    runtime.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start threads: {error}")))
 }
 
 /// Creates the HTTP service, which offers htsget, refget and the web page.
@@ -141,10 +142,10 @@ fn open_web_service(
 fn open_served_root(args: &ServeArgs, temporary: Option<&TemporaryDatasets>) -> Result<DatasetRoot, Failure> {
     if args.writable && DatasetRoot::is_bucket_url(&args.root) {
         let problem = format!("datasets of {} are read-only; omit --writable", args.root.display());
-        return Err(Failure::new(Exit::Usage, problem));
+        return Err(Failure::new(ErrorKind::Usage, problem));
     }
     for reference in &args.reference {
-        let failed = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", reference.display()));
+        let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", reference.display()));
         std::fs::File::open(reference).map_err(failed)?;
     }
     let root = open_root(&args.root, args.reference.first().map(PathBuf::as_path), &args.common)?;
@@ -171,7 +172,7 @@ async fn start_dns_server(args: &ServeArgs, pool: Option<&Arc<Membership>>) -> R
     let Some((place, pool)) = args.dns.as_ref().zip(pool) else { return Ok(()) };
     let socket = tokio::net::UdpSocket::bind(place).await.map_err(|error| {
         let problem = format!("cannot serve DNS at {place}: {error}; choose another --dns HOST:PORT");
-        Failure::new(Exit::Machine, problem)
+        Failure::new(ErrorKind::Machine, problem)
     })?;
     tokio::spawn(serve_dns(socket, pool.clone()));
     Ok(())
@@ -215,7 +216,7 @@ fn join_pool(args: &ServeArgs, authenticator: &Authenticator) -> Result<Option<A
     if secret.is_none() && !matches!(authenticator, Authenticator::Disabled) {
         let problem = "--pool with --tokens requires --pool-secret: it authenticates the pool members to each other \
                        and signs tickets";
-        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+        return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
     // Connections to other members use the certificate of this server as the client certificate, if members require
     // one.
@@ -233,14 +234,14 @@ fn join_pool(args: &ServeArgs, authenticator: &Authenticator) -> Result<Option<A
 
 fn read_secret(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = std::fs::read(path)
-        .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+        .map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display())))?;
     let secret = bytes.trim_ascii();
     if secret.len() < MIN_SECRET_BYTES {
         let problem = format!(
             "{} has fewer than {MIN_SECRET_BYTES} characters; `openssl rand -hex 32` makes a secret",
             path.display()
         );
-        return Err(Failure::new(Exit::Input, problem));
+        return Err(Failure::new(ErrorKind::Input, problem));
     }
     Ok(secret.to_owned())
 }
@@ -314,7 +315,7 @@ fn allocator_variables(memory_bytes: u64, threads: usize) -> [(&'static str, Str
 }
 
 fn file_service_failure(status: godwit_flight::Status) -> Failure {
-    Failure::new(Exit::Machine, status.message().to_owned())
+    Failure::new(ErrorKind::Machine, status.message().to_owned())
 }
 
 /// Returns a flag that SIGHUP sets, which requests the server to reload its authentication files. If stdin is a
@@ -326,7 +327,7 @@ fn reload_on_hang_up() -> Result<Arc<AtomicBool>, Failure> {
         return Ok(reload);
     }
     let registered = signal_hook::flag::register(SIGHUP, reload.clone());
-    registered.map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
+    registered.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot handle signals: {error}")))?;
     Ok(reload)
 }
 
@@ -344,7 +345,8 @@ async fn wait_for_stop(cancelled: &AtomicBool, stdin_closes: bool) {
 }
 
 fn parse_listen_address(listen: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |problem: String| Failure::new(Exit::Usage, format!("--listen {listen}: {problem}; write HOST:PORT"));
+    let wrong =
+        |problem: String| Failure::new(ErrorKind::Usage, format!("--listen {listen}: {problem}; write HOST:PORT"));
     let mut found = listen.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("no address has that name".to_owned()))
 }
@@ -353,7 +355,7 @@ fn parse_listen_address(listen: &str) -> Result<SocketAddr, Failure> {
 pub fn create_token(args: &TokenArgs) -> Result<(), Failure> {
     if args.name.is_empty() || args.name.starts_with('#') || args.name.contains(char::is_whitespace) {
         return Err(Failure::new(
-            Exit::Usage,
+            ErrorKind::Usage,
             format!("{:?} is not a valid name: it must not be empty, start with # or contain white space", args.name),
         ));
     }
@@ -366,7 +368,7 @@ fn append_private_line(path: &Path, line: &str) -> Result<(), Failure> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
     let failed =
-        |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display()));
+        |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot write {}: {error}", path.display()));
     let mut file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
     file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
 }

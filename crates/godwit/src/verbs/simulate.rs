@@ -1,7 +1,8 @@
 //! `godwit simulate`: simulates reads with known origins and variants, for benchmarks.
 
 use godwit_cli::cli::SimulateArgs;
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 use godwit_simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
 
@@ -33,12 +34,12 @@ fn simulate_reads(args: &SimulateArgs) -> Result<String, SimulateError> {
 /// Converts an error of the simulation to a failure: invalid options are wrong usage, file errors are problems of this
 /// host.
 pub fn simulate_failure(error: SimulateError) -> Failure {
-    let exit = match &error {
-        SimulateError::Option { .. } | SimulateError::NoPosition { .. } => Exit::Usage,
+    let kind = match &error {
+        SimulateError::Option { .. } | SimulateError::NoPosition { .. } => ErrorKind::Usage,
         SimulateError::NotFasta { .. } | SimulateError::EmptyGenome | SimulateError::ContigTooLong { .. } => {
-            Exit::Input
+            ErrorKind::Input
         }
-        SimulateError::Read { .. } | SimulateError::Write { .. } => Exit::Machine,
+        SimulateError::Read { .. } | SimulateError::Write { .. } => ErrorKind::Machine,
     };
-    Failure::new(exit, message_with_causes(&error))
+    Failure::new(kind, message_with_causes(&error))
 }

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::ClusterArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_fleet::launcher::{MemoryRequest, SlurmLauncher, SlurmProfile};
 use godwit_fleet::{Allocation, FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
+use godwit_model::ErrorKind;
 use godwit_pipeline::PipelineError;
 
 use super::cluster_run::ClusterRunOptions;
@@ -57,7 +58,7 @@ impl SlurmJob {
     /// Creates the job that runs the command line of this process.
     pub fn new(options: &ClusterRunOptions) -> Result<Self, Failure> {
         let machine =
-            |what: &'static str| move |error| Failure::new(Exit::Machine, format!("cannot find {what}: {error}"));
+            |what: &'static str| move |error| Failure::new(ErrorKind::Machine, format!("cannot find {what}: {error}"));
         let program = std::env::current_exe().map_err(machine("this program"))?;
         let mut command: Vec<OsString> = vec![program.into()];
         let job_directory = std::path::absolute(&options.job_directory).map_err(machine("the output directory"))?;
@@ -92,7 +93,7 @@ impl SlurmJob {
     pub fn run(&self, wait: bool, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
         if let Some(path) = &self.stdin_file {
             let failed = |error| {
-                Failure::new(Exit::Machine, format!("cannot store standard input in {}: {error}", path.display()))
+                Failure::new(ErrorKind::Machine, format!("cannot store standard input in {}: {error}", path.display()))
             };
             spool_stdin(&self.spec.job_directory, path).map_err(failed)?;
         }
@@ -130,7 +131,7 @@ impl SlurmJob {
             if cancelled.load(Ordering::Relaxed) {
                 self.slurm.cancel(handle).map_err(PipelineError::from)?;
                 let message = format!("interrupted; job {} was cancelled", handle.id);
-                return Err(Failure::new(Exit::Interrupted, message));
+                return Err(Failure::new(ErrorKind::Interrupted, message));
             }
             if self.is_finished(first) && finished_since.get_or_insert_with(Instant::now).elapsed() > JOB_EXIT_TIMEOUT {
                 // The job has finished its work, but SLURM still waits for a lost host, so cancel the job.
@@ -161,7 +162,7 @@ impl SlurmJob {
                 Ok(JobStatus::Unknown { reason }) => {
                     if missing.is_expired(Instant::now()) {
                         let message = format!("job {} is lost: {reason}; submit it again", handle.id);
-                        return Err(Failure::new(Exit::Remote, message));
+                        return Err(Failure::new(ErrorKind::Remote, message));
                     }
                 }
                 // If SLURM does not respond, the state of the job is unknown; query it again until the timeout.
@@ -173,7 +174,7 @@ impl SlurmJob {
                              still run: check with squeue, and repeat the command with --resume after the job has \
                              ended"
                         );
-                        return Err(Failure::new(Exit::Remote, message));
+                        return Err(Failure::new(ErrorKind::Remote, message));
                     }
                     now = Some("has an unknown state, because SLURM does not respond".to_owned());
                 }
@@ -198,13 +199,13 @@ impl SlurmJob {
         };
         match how {
             JobOutcome::Succeeded => Ok(()),
-            JobOutcome::Cancelled => failed(Exit::Interrupted, "was cancelled"),
-            JobOutcome::TimeLimit => failed(Exit::Remote, "exceeded its time limit; raise it with --slurm-time"),
-            JobOutcome::HostLost => failed(Exit::Remote, "lost its hosts"),
-            JobOutcome::Preempted => failed(Exit::Remote, "was preempted"),
+            JobOutcome::Cancelled => failed(ErrorKind::Interrupted, "was cancelled"),
+            JobOutcome::TimeLimit => failed(ErrorKind::Remote, "exceeded its time limit; raise it with --slurm-time"),
+            JobOutcome::HostLost => failed(ErrorKind::Remote, "lost its hosts"),
+            JobOutcome::Preempted => failed(ErrorKind::Remote, "was preempted"),
             JobOutcome::Failed { description, exit_code } => match self.spec.last_error_line(0) {
-                Some(message) => Err(Failure::new(Exit::from_code(*exit_code), message)),
-                None => failed(Exit::from_code(*exit_code), &format!("failed: {description}")),
+                Some(message) => Err(Failure::new(ErrorKind::of_exit_code(*exit_code), message)),
+                None => failed(ErrorKind::of_exit_code(*exit_code), &format!("failed: {description}")),
             },
         }
     }

@@ -1,7 +1,8 @@
 //! `godwit verify`: verifies files against their manifests.
 
 use godwit_cli::cli::VerifyArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use godwit_pipeline::{FileCheck, VerifyOutcome, verify};
 
 use super::print;
@@ -22,13 +23,13 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         let others = corrupt.count() - 1;
         let more = if others > 0 { format!("; {others} more of {of} are corrupt") } else { String::new() };
         let message = format!("{} is corrupt: {problem}{more}; fetch or create it again", path.display());
-        return Err(Failure::new(Exit::Input, message));
+        return Err(Failure::new(ErrorKind::Input, message));
     }
     let unreadable = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Unreadable { .. }));
     if let Some(FileCheck { path, outcome: VerifyOutcome::Unreadable { problem } }) = unreadable.clone().next() {
         let count = unreadable.count();
         let message = format!("{} cannot be read ({count} of {of} files cannot be read): {problem}", path.display());
-        return Err(Failure::new(Exit::Machine, message));
+        return Err(Failure::new(ErrorKind::Machine, message));
     }
     match missing.clone().next() {
         None => Ok(()),
@@ -36,7 +37,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
             let count = missing.count();
             let path = check.path.display();
             let message = format!("{path} is missing ({count} of {of} files are missing): copy it, or create it again");
-            Err(Failure::new(Exit::Machine, message))
+            Err(Failure::new(ErrorKind::Machine, message))
         }
     }
 }

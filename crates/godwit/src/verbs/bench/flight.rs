@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use godwit_cli::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_flight::measure::{
     BareStreamServer, Shape, TransferStats, Workload, WorkloadDataPlane, download, exchange, prepare_workload,
     receive_bare_streams, upload,
@@ -15,6 +15,7 @@ use godwit_flight::{
     Address, Client, ClientTls, ConnectionSecurity, FlightError, Routes, Server, ServerTls, TransportOptions,
     create_identity,
 };
+use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 use godwit_process::TemporaryItem;
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure>
         .identity
         .as_deref()
         .map(|directory| ServerTls::from_files(&directory.join("certificate.pem"), &directory.join("key.pem"), None));
-    let tls = identity.transpose().map_err(|error| Failure::new(Exit::Machine, message_with_causes(&error)))?;
+    let tls = identity.transpose().map_err(|error| Failure::new(ErrorKind::Machine, message_with_causes(&error)))?;
     let bare = BareStreamServer::bind(address, tls.clone(), TransportOptions::default()).await?;
     let data = WorkloadDataPlane::default();
     let service = data.clone().with_bare_streams(bare.address().clone());
@@ -73,7 +74,8 @@ struct BenchServer {
 
 impl BenchServer {
     fn start(socket: BenchSocket, tls: bool) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
+        let failed =
+            |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start the server: {error}"));
         let files =
             TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-bench-").tempdir()).map_err(failed)?;
         let mut command = Command::new(current_program()?);
@@ -84,7 +86,7 @@ impl BenchServer {
         });
         let mut trusted = None;
         if tls {
-            let refused = |error| Failure::new(Exit::Machine, message_with_causes(&error));
+            let refused = |error| Failure::new(ErrorKind::Machine, message_with_causes(&error));
             let (certificate, _) = create_identity(files.path(), SERVER_NAME).map_err(refused)?;
             trusted = Some(ClientTls::from_files(&certificate, SERVER_NAME, None).map_err(refused)?);
             command.arg("--identity").arg(files.path());
@@ -113,7 +115,7 @@ impl BenchTarget {
 
 async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     if args.tls && matches!(args.socket, BenchSocket::Unix) {
-        return Err(Failure::new(Exit::Usage, "--tls requires TCP; omit it for a Unix socket".into()));
+        return Err(Failure::new(ErrorKind::Usage, "--tls requires TCP; omit it for a Unix socket".into()));
     }
     let own = match &args.at {
         Some(_) => None,

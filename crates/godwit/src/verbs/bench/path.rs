@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use godwit_cli::ValueEnum as _;
 use godwit_cli::cli::{BenchPathArgs, PathEmulatorArgs, TableFormat};
-use godwit_cli::failure::{Exit, Failure, print, print_json};
+use godwit_cli::failure::{Failure, print, print_json};
 use godwit_flight::create_identity;
+use godwit_model::ErrorKind;
 use godwit_process::TemporaryItem;
 use serde_json::{Value, json};
 
@@ -37,7 +38,7 @@ const REQUIRED_CAPABILITIES: u64 = 1 << 12 | 1 << 21;
 pub fn run_emulator(args: &PathEmulatorArgs) -> Result<(), Failure> {
     match godwit_path::run_emulator(&args.settings) {
         Ok(0) => Ok(()),
-        Ok(_) | Err(_) => Err(Failure::new(Exit::Usage, "the emulator rejected its settings; see above".into())),
+        Ok(_) | Err(_) => Err(Failure::new(ErrorKind::Usage, "the emulator rejected its settings; see above".into())),
     }
 }
 
@@ -51,13 +52,13 @@ pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
     let scratch = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent));
     let scratch = scratch.map_err(|error| {
         Failure::new(
-            Exit::Machine,
+            ErrorKind::Machine,
             format!("cannot make a directory in {}: {error}; choose another with --temp", parent.display()),
         )
     })?;
     let source = scratch.path().join("root");
     fs::create_dir(&source).and_then(|()| write_random(&source.join("f"), args.bytes)).map_err(|error| {
-        Failure::new(Exit::Machine, format!("cannot write {} bytes to {}: {error}", args.bytes, parent.display()))
+        Failure::new(ErrorKind::Machine, format!("cannot write {} bytes to {}: {error}", args.bytes, parent.display()))
     })?;
     report_stage(args.json, "setting up the path");
     let path = EmulatedPath::set_up(args, scratch.path())?;
@@ -78,7 +79,7 @@ pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
 /// Checks that this host has the capabilities, devices and programs that the benchmark needs; the error contains a
 /// remedy.
 fn check_requirements() -> Result<(), Failure> {
-    let missing = |problem: &str| Err(Failure::new(Exit::Machine, problem.to_owned()));
+    let missing = |problem: &str| Err(Failure::new(ErrorKind::Machine, problem.to_owned()));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
@@ -106,7 +107,7 @@ fn write_random(path: &Path, bytes: u64) -> std::io::Result<()> {
 fn run_ip(words: &[&str]) -> Result<(), Failure> {
     let failed = |problem: String| {
         Failure::new(
-            Exit::Machine,
+            ErrorKind::Machine,
             format!("`ip {}` failed: {}; does this container lack the permission?", words.join(" "), problem.trim()),
         )
     };
@@ -139,8 +140,8 @@ impl EmulatedPath {
         command.arg(format!("nsa={}", namespaces[0])).arg(format!("nsb={}", namespaces[1]));
         command.arg(format!("ctl={}", control_file.display())).arg(format!("stats={}", counters_file.display()));
         let emulator = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let emulator =
-            emulator.map_err(|error| Failure::new(Exit::Machine, format!("cannot start the emulator: {error}")))?;
+        let emulator = emulator
+            .map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start the emulator: {error}")))?;
         std::mem::forget(named);
         let mut path = Self { namespaces, emulator, control_file, counters_file };
         path.await_devices()?;
@@ -164,7 +165,7 @@ impl EmulatedPath {
             }
             let ended = self.emulator.try_wait().ok().flatten().is_some();
             if ended || begun.elapsed() > EMULATOR_TIMEOUT {
-                return Err(Failure::new(Exit::Machine, "the emulator did not start; see above".into()));
+                return Err(Failure::new(ErrorKind::Machine, "the emulator did not start; see above".into()));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -233,9 +234,10 @@ struct RemoteServer {
 
 impl RemoteServer {
     fn start(path: &EmulatedPath, root: &Path, scratch: &Path) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
+        let failed =
+            |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start the server: {error}"));
         let (certificate_file, key) = create_identity(scratch, END_ADDRESSES[1])
-            .map_err(|error| Failure::new(Exit::Machine, godwit_model::message_with_causes(&error)))?;
+            .map_err(|error| Failure::new(ErrorKind::Machine, godwit_model::message_with_causes(&error)))?;
         let (token_file, tokens) = (scratch.join("token"), scratch.join("tokens"));
         let made = Command::new(current_program()?)
             .args(["token", "bench", "--tokens"])
@@ -254,7 +256,7 @@ impl RemoteServer {
 /// Copies the file once from the far end to the near end. Returns the duration in seconds, including the start of the
 /// process and the handshakes.
 fn time_copy(args: &BenchPathArgs, path: &EmulatedPath, server: &RemoteServer, scratch: &Path) -> Result<f64, Failure> {
-    let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the copy: {error}"));
+    let failed = |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start the copy: {error}"));
     let target = scratch.join("copy");
     let mut command = path.command_at_end(0)?;
     command.arg("copy").arg(format!("{}/f", server.server.url())).arg(&target);
@@ -265,8 +267,8 @@ fn time_copy(args: &BenchPathArgs, path: &EmulatedPath, server: &RemoteServer, s
     let seconds = begun.elapsed().as_secs_f64();
     match status.code() {
         Some(0) => {}
-        Some(130) => return Err(Failure::new(Exit::Interrupted, "interrupted".into())),
-        _ => return Err(Failure::new(Exit::Remote, "the copy failed; see above".into())),
+        Some(130) => return Err(Failure::new(ErrorKind::Interrupted, "interrupted".into())),
+        _ => return Err(Failure::new(ErrorKind::Remote, "the copy failed; see above".into())),
     }
     fs::remove_file(target).map_err(failed)?;
     Ok(seconds)

@@ -10,7 +10,8 @@ mod slice_transfer;
 mod worker_pool;
 
 use godwit_cli::cli::{BenchShuffleArgs, TableFormat};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use serde_json::{Value, json};
 
 use self::shuffle_worker::{ShuffleCommand, ShuffleSession, StepTiming};
@@ -86,18 +87,18 @@ fn check_limits(args: &BenchShuffleArgs, nodes: u32, bytes: u64) -> Result<(), F
     if args.message > MAX_MESSAGE_BYTES {
         let message =
             format!("--message {} is too large; a message has at most {MAX_MESSAGE_BYTES} bytes", args.message);
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(Failure::new(ErrorKind::Usage, message));
     }
     if bytes < nodes.into() {
         let message = format!("--bytes {bytes} is less than one byte for each of {nodes} workers; use a larger value");
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(Failure::new(ErrorKind::Usage, message));
     }
     // Every local worker stores a slice for each worker including itself, and the slices that it receives from the
     // others.
     let needed = if args.peers.is_empty() { bytes.saturating_mul(2 * u64::from(nodes) - 1) } else { bytes };
     match godwit_pipeline::host_resources::free_memory_bytes() {
         Some(free) if needed > free => Err(Failure::new(
-            Exit::Machine,
+            ErrorKind::Machine,
             format!(
                 "{nodes} workers with {bytes} bytes each need {needed} bytes of memory, but {free} are free; reduce \
                  --bytes or --nodes"

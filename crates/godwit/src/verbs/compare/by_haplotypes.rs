@@ -1,12 +1,13 @@
 //! `godwit compare --match haplotypes`: compares by haplotypes, with the verdicts of RTG vcfeval.
 
 use godwit_cli::cli::{CompareArgs, OutputModeName};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_compare::compare_by_haplotypes;
 use godwit_haplotypes::{
     ACCURACY_HEADINGS, ComparedRecords, HaplotypeComparison, HaplotypeOptions, MAX_PATHS, OutputMode, SampleChoice,
     ScoreField, StratumCounts, SummaryRow, TypeCounts,
 };
+use godwit_model::ErrorKind;
 use serde::Serialize;
 
 use super::input_files::InputFiles;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &CompareArgs, files: &InputFiles) -> Result<(), Failure>
 fn options(args: &CompareArgs, files: &InputFiles) -> Result<HaplotypeOptions, Failure> {
     let Some(reference) = args.reference.clone() else {
         let problem = "--match haplotypes requires --reference; without a reference use --match records".to_owned();
-        return Err(Failure::new(Exit::Usage, problem));
+        return Err(Failure::new(ErrorKind::Usage, problem));
     };
     let (calls_sample, truth_sample) = match args.sample.as_deref().map(|names| names.split_once(',').ok_or(names)) {
         None => (SampleChoice::Only, SampleChoice::Only),
@@ -56,12 +57,12 @@ fn options(args: &CompareArgs, files: &InputFiles) -> Result<HaplotypeOptions, F
     };
     if output == OutputMode::Ga4gh && [&calls_sample, &truth_sample].contains(&&SampleChoice::AllAlternates) {
         let problem = "--output-mode ga4gh requires genotypes; do not name ALT as a sample".to_owned();
-        return Err(Failure::new(Exit::Usage, problem));
+        return Err(Failure::new(ErrorKind::Usage, problem));
     }
     let parse_score = |text: &str| {
         ScoreField::parse(text).ok_or_else(|| {
             let problem = format!("--score {text}: use QUAL, INFO.NAME, FORMAT.NAME, or the name of a FORMAT field");
-            Failure::new(Exit::Usage, problem)
+            Failure::new(ErrorKind::Usage, problem)
         })
     };
     let mut options = HaplotypeOptions::new(files.calls.clone(), files.truth.clone(), reference);

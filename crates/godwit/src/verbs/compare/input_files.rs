@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use godwit_cli::cli::CompareArgs;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use godwit_process::TemporaryItem;
 use godwit_workflow::RemoteFiles as _;
 use tempfile::TempDir;
@@ -43,12 +44,12 @@ impl InputFiles {
 /// Downloads a file into a temporary directory of its own.
 fn download(address: &str, args: &CompareArgs) -> Result<(TemporaryItem<TempDir>, PathBuf), Failure> {
     let transfer = RemoteFileTransfer::new(args.access.clone(), args.common.json, args.common.thread_count());
-    transfer.check_source(address).map_err(|problem| Failure::new(Exit::Usage, problem))?;
+    transfer.check_source(address).map_err(|problem| Failure::new(ErrorKind::Usage, problem))?;
     let scratch = scratch_directory(&args.common);
     let create = || tempfile::Builder::new().prefix("godwit-compare-").tempdir_in(&scratch);
     let directory = TemporaryItem::create(create).map_err(|error| {
         let problem = format!("cannot create a directory in {}: {error}; name another with --temp", scratch.display());
-        Failure::new(Exit::Machine, problem)
+        Failure::new(ErrorKind::Machine, problem)
     })?;
     let name = address.trim_end_matches('/').rsplit('/').next().unwrap_or(address);
     let path = directory.path().join(name);
@@ -60,7 +61,7 @@ fn download(address: &str, args: &CompareArgs) -> Result<(TemporaryItem<TempDir>
 fn vcf_in(directory: &Path) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| {
         let problem = format!("cannot list {}: {error}", directory.display());
-        Failure::new(Exit::Machine, problem)
+        Failure::new(ErrorKind::Machine, problem)
     };
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)? {
@@ -76,11 +77,11 @@ fn vcf_in(directory: &Path) -> Result<PathBuf, Failure> {
         [(_, path)] => Ok(path.clone()),
         [] => {
             let problem = format!("{} has no file whose name ends in .vcf.gz; name a VCF file", directory.display());
-            Err(Failure::new(Exit::Usage, problem))
+            Err(Failure::new(ErrorKind::Usage, problem))
         }
         _ => {
             let problem = format!("{} has several VCF files: {}; name one", directory.display(), names.join(", "));
-            Err(Failure::new(Exit::Usage, problem))
+            Err(Failure::new(ErrorKind::Usage, problem))
         }
     }
 }

@@ -3,9 +3,10 @@
 
 use arrow_schema::SchemaRef;
 use godwit_cli::cli::{LogLevel, QueryArgs, RowFormatName};
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
 use godwit_dataset::DatasetError;
 use godwit_flight::{Client, Code, FlightError};
+use godwit_model::ErrorKind;
 use godwit_query::{CopyStatement, RecordFile, RecordHeader, RemoteRows, find_dataset};
 
 use super::{DirectoryDatasets, open_datasets};
@@ -20,7 +21,7 @@ const READER_THREADS: usize = 1;
 pub(super) async fn copy_rows(args: &QueryArgs, copy: &CopyStatement) -> Result<(), Failure> {
     if args.out.is_some() || args.format != RowFormatName::Table {
         let problem = "COPY names the file and its format; remove --out and --format";
-        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+        return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
     let names = args.header_from.as_ref().map_or(&copy.tables[..], std::slice::from_ref);
     let is_optional = args.header_from.is_none();

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use godwit_auth::{Authenticator, Identities, ReloadHandle, TokenIssuer};
 use godwit_cli::cli::{KeySource, ServeArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_cli::log::{log_message, log_warning};
 use godwit_dataset::{AccessLog, AccessRecord};
 use godwit_files::FileStamp;
 use godwit_flight::ServerTls;
+use godwit_model::ErrorKind;
 
 use super::key_fetch;
 use super::visa_file::VisaFile;
@@ -55,7 +56,7 @@ impl ServerAuth {
     /// Reads the files that the command line names, and fetches the keys at URLs.
     ///
     /// # Errors
-    /// [`Exit::Machine`] if a file or key cannot be read or fetched; [`Exit::Input`] if it is invalid.
+    /// [`ErrorKind::Machine`] if a file or key cannot be read or fetched; [`ErrorKind::Input`] if it is invalid.
     pub(super) async fn from_args(args: &ServeArgs) -> Result<Self, Failure> {
         let files = AuthFiles {
             tokens: args.tokens.clone(),
@@ -71,7 +72,7 @@ impl ServerAuth {
         let (stamps, tokens) = (files.read_stamps(), files.read_tokens()?);
         if let Some(path) = files.tokens.as_ref().filter(|_| tokens.is_empty()) {
             let problem = format!("{} has no tokens; create one with `godwit token NAME --tokens {0}`", path.display());
-            return Err(Failure::new(Exit::Input, problem));
+            return Err(Failure::new(ErrorKind::Input, problem));
         }
         let (issuer, tls) = (files.read_issuer().await?, files.read_tls()?);
         let is_asked = files.tokens.is_some() || files.keys.is_some();
@@ -103,7 +104,7 @@ impl ServerAuth {
     /// given.
     ///
     /// # Errors
-    /// [`Exit::Usage`] if other hosts can reach the address, and encryption or authentication is missing.
+    /// [`ErrorKind::Usage`] if other hosts can reach the address, and encryption or authentication is missing.
     pub(super) fn check_exposure(&self, args: &ServeArgs, address: SocketAddr) -> Result<(), Failure> {
         let guarded = self.tls.is_some() && (args.tls_client_ca.is_some() || self.identities.is_some());
         if address.ip().is_loopback() || guarded || args.insecure {
@@ -113,7 +114,7 @@ impl ServerAuth {
             "{address} can be reached from other hosts: add --tls-cert, --tls-key and --tokens (or --tls-client-ca), \
              or --insecure"
         );
-        Err(Failure::new(Exit::Usage, problem))
+        Err(Failure::new(ErrorKind::Usage, problem))
     }
 
     /// Reloads all files whenever one has changed or `reload` is set, until the future is dropped. If reloading fails,
@@ -211,7 +212,7 @@ impl AuthFiles {
     /// Reads the identities in the token file; returns an empty set without `--tokens`.
     fn read_tokens(&self) -> Result<Identities, Failure> {
         let Some(path) = &self.tokens else { return Ok(Identities::default()) };
-        let wrong = |error| Failure::new(Exit::Input, format!("{}: {error}", path.display()));
+        let wrong = |error| Failure::new(ErrorKind::Input, format!("{}: {error}", path.display()));
         Identities::parse(&read_file(path)?).map_err(wrong)
     }
 
@@ -223,7 +224,7 @@ impl AuthFiles {
             KeySource::Url(url) => key_fetch::fetch_keys(url, self.authority.as_deref()).await?,
         };
         let issuer = TokenIssuer::new(&keys, &self.issuer, &self.audience, &self.claim);
-        let issuer = issuer.map_err(|error| Failure::new(Exit::Input, format!("{at}: {error}")))?;
+        let issuer = issuer.map_err(|error| Failure::new(ErrorKind::Input, format!("{at}: {error}")))?;
         let Some(path) = &self.visas else { return Ok(Some((issuer, keys))) };
         let (visas, visa_key_texts) = VisaFile::read(path)?.fetch_issuers(self.authority.as_deref()).await?;
         Ok(Some((issuer.with_visas(visas), keys + "\n" + &visa_key_texts)))
@@ -232,7 +233,7 @@ impl AuthFiles {
     fn read_tls(&self) -> Result<Option<ServerTls>, Failure> {
         let Some((certificate, key)) = &self.certificate else { return Ok(None) };
         let tls = ServerTls::from_files(certificate, key, self.client_authority.as_deref());
-        tls.map(Some).map_err(|error| Failure::new(Exit::Machine, godwit_model::message_with_causes(&error)))
+        tls.map(Some).map_err(|error| Failure::new(ErrorKind::Machine, godwit_model::message_with_causes(&error)))
     }
 
     fn has_key_urls(&self) -> bool {
@@ -271,6 +272,6 @@ impl AuthFiles {
 }
 
 pub(super) fn read_file(path: &Path) -> Result<String, Failure> {
-    let unreadable = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display()));
+    let unreadable = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()));
     std::fs::read_to_string(path).map_err(unreadable)
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 
 /// Timeout of the request for the keys.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -13,9 +14,9 @@ const MAX_KEY_SET_BYTES: usize = 1 << 20;
 /// file `authority`.
 ///
 /// # Errors
-/// [`Exit::Machine`] if the request fails or the response is too large.
+/// [`ErrorKind::Machine`] if the request fails or the response is too large.
 pub(super) async fn fetch_keys(url: &str, authority: Option<&Path>) -> Result<String, Failure> {
-    let failed = |problem: String| Failure::new(Exit::Machine, format!("cannot fetch keys from {url}: {problem}"));
+    let failed = |problem: String| Failure::new(ErrorKind::Machine, format!("cannot fetch keys from {url}: {problem}"));
     let of_reqwest = |error: reqwest::Error| failed(godwit_model::message_with_causes(&error.without_url()));
     let builder = reqwest::Client::builder().https_only(true).timeout(FETCH_TIMEOUT);
     let builder = match authority {

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use godwit_cli::cli::{CommonArgs, LogLevel, ServeArgs};
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_cli::log::{log_event, log_warning};
 use godwit_dataset::percent_decode;
 use godwit_flight::trace::{AttributeValue, Span, SpanExporter, Tracer};
+use godwit_model::ErrorKind;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -130,7 +131,7 @@ impl OtlpExporter {
         let Some(url) = url.or_else(|| environment(ENDPOINT_VARIABLES[1]).map(added)) else { return Ok(None) };
         if !url.starts_with("http://") && !url.starts_with("https://") {
             let problem = format!("{url} is not a collector URL: write --otlp http://HOST:4318");
-            return Err(Failure::new(Exit::Usage, problem));
+            return Err(Failure::new(ErrorKind::Usage, problem));
         }
         let headers = HEADER_VARIABLES.iter().find_map(|name| environment(name)).unwrap_or_default();
         let client = build_http_client(&headers, args.ca.as_deref())?;
@@ -155,7 +156,7 @@ impl OtlpExporter {
 
 /// Builds an HTTP client that sends these headers, given as `name=value` pairs separated by commas.
 fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest::Client, Failure> {
-    let wrong = |problem: String| Failure::new(Exit::Usage, format!("{}: {problem}", HEADER_VARIABLES[1]));
+    let wrong = |problem: String| Failure::new(ErrorKind::Usage, format!("{}: {problem}", HEADER_VARIABLES[1]));
     let mut map = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     for pair in headers.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         // The error message does not contain the header, because headers may contain secrets.
@@ -169,7 +170,7 @@ fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest:
     }
     let failed = |error: reqwest::Error| {
         Failure::new(
-            Exit::Machine,
+            ErrorKind::Machine,
             format!("cannot send spans: {}", godwit_model::message_with_causes(&error.without_url())),
         )
     };
@@ -177,7 +178,7 @@ fn build_http_client(headers: &str, authority: Option<&Path>) -> Result<reqwest:
     if let Some(path) = authority {
         let pem = std::fs::read(path);
         let pem =
-            pem.map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+            pem.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display())))?;
         let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(failed)?;
         builder = certificates.into_iter().fold(builder, reqwest::ClientBuilder::add_root_certificate);
     }
@@ -266,7 +267,7 @@ mod tests {
         assert!(build_http_client("authorization=Bearer%20x, x-b=2,", None).is_ok());
         for wrong in ["secret", "na me=secret", "a=%zzsecret", "a=secret%0a"] {
             let failure = build_http_client(wrong, None).map(drop).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
+            assert_eq!(failure.kind, ErrorKind::Usage);
             assert!(!failure.message.contains("secret"), "{}", failure.message);
         }
     }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use godwit_auth::VisaIssuer;
 use godwit_cli::cli::KeySource;
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use serde::Deserialize;
 
 use super::authentication::read_file;
@@ -40,9 +41,9 @@ impl VisaFile {
     /// Reads the file of visa issuers, but not their keys.
     ///
     /// # Errors
-    /// [`Exit::Machine`] if the file cannot be read; [`Exit::Input`] if its content is invalid.
+    /// [`ErrorKind::Machine`] if the file cannot be read; [`ErrorKind::Input`] if its content is invalid.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let wrong = |problem: &str| Failure::new(Exit::Input, format!("{}: {}", path.display(), problem.trim()));
+        let wrong = |problem: &str| Failure::new(ErrorKind::Input, format!("{}: {}", path.display(), problem.trim()));
         let written: VisaFileContent = toml::from_str(&read_file(path)?).map_err(|error| wrong(&error.to_string()))?;
         if written.issuers.is_empty() {
             return Err(wrong("the file has no [[issuer]]; add one with the `name` of a visa issuer and its `keys`"));
@@ -74,7 +75,7 @@ impl VisaFile {
     /// Reads or fetches the keys of all issuers. Returns the issuers, and a text that changes if any key changes.
     ///
     /// # Errors
-    /// [`Exit::Machine`] if keys cannot be read or fetched; [`Exit::Input`] if they are invalid.
+    /// [`ErrorKind::Machine`] if keys cannot be read or fetched; [`ErrorKind::Input`] if they are invalid.
     pub(super) async fn fetch_issuers(&self, authority: Option<&Path>) -> Result<(Vec<VisaIssuer>, String), Failure> {
         let (mut issuers, mut key_texts) = (Vec::new(), String::new());
         for (issuer, at) in &self.issuers {
@@ -84,7 +85,7 @@ impl VisaFile {
             };
             let jku = issuer.jku.as_deref().or(place);
             let made = VisaIssuer::new(&issuer.name, jku, &keys);
-            let wrong = |error| Failure::new(Exit::Input, format!("{}: {at}: {error}", self.path.display()));
+            let wrong = |error| Failure::new(ErrorKind::Input, format!("{}: {at}: {error}", self.path.display()));
             issuers.push(made.map_err(wrong)?);
             key_texts += &format!("{} {jku:?} {keys}\n", issuer.name);
         }

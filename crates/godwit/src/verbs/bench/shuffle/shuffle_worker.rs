@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
 use godwit_flight::{Address, Client, ConnectionSecurity, Routes, Server};
+use godwit_model::ErrorKind;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -45,7 +46,7 @@ pub struct StepFailure {
 
 impl From<StepFailure> for Failure {
     fn from(refused: StepFailure) -> Self {
-        Self::new(Exit::from_code(Some(refused.exit)), refused.message)
+        Self::new(ErrorKind::of_exit_code(Some(refused.exit)), refused.message)
     }
 }
 
@@ -119,13 +120,14 @@ pub fn run(index: u32) -> Result<(), Failure> {
         });
         while let Some(line) = lines.recv().await {
             let order = serde_json::from_str(&line)
-                .map_err(|error| Failure::new(Exit::Usage, format!("{line} is not a command: {error}")))?;
+                .map_err(|error| Failure::new(ErrorKind::Usage, format!("{line} is not a command: {error}")))?;
             let done = tokio::select! {
                 done = session.run_command(order) => done,
                 // Stdin was closed, so the process that measures has exited.
                 _ = lines.recv() => return Ok(()),
             };
-            let answer = done.map_err(|failure| StepFailure { exit: failure.exit as i32, message: failure.message });
+            let answer =
+                done.map_err(|failure| StepFailure { exit: failure.kind.exit_code(), message: failure.message });
             let answer = serde_json::to_string(&answer).expect("numbers and text can be written as JSON");
             super::super::super::print(&format!("{answer}\n"))?;
         }

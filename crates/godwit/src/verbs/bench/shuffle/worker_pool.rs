@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use godwit_cli::failure::{Exit, Failure};
+use godwit_cli::failure::Failure;
+use godwit_model::ErrorKind;
 use tokio::runtime::Runtime;
 
 use super::super::process_cpu_seconds;
@@ -73,7 +74,8 @@ pub struct WorkerProcesses {
 impl WorkerProcesses {
     /// Starts `nodes` worker processes, and waits until each has printed its address.
     pub fn start(nodes: u32) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start a worker: {error}"));
+        let failed =
+            |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start a worker: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let (sender, lines) = mpsc::channel();
         let mut processes = Self { children: Vec::new(), addresses: Vec::new(), lines };
@@ -104,9 +106,12 @@ impl WorkerProcesses {
             match self.lines.recv() {
                 Ok((node, Some(line))) => found[node] = Some(read(line)?),
                 Ok((node, None)) => {
-                    return Err(Failure::new(Exit::Machine, format!("worker {node} exited unexpectedly; see above")));
+                    return Err(Failure::new(
+                        ErrorKind::Machine,
+                        format!("worker {node} exited unexpectedly; see above"),
+                    ));
                 }
-                Err(_) => return Err(Failure::new(Exit::Machine, "all workers exited unexpectedly".into())),
+                Err(_) => return Err(Failure::new(ErrorKind::Machine, "all workers exited unexpectedly".into())),
             }
         }
         Ok(found.into_iter().flatten().collect())
@@ -120,7 +125,7 @@ impl WorkerProcesses {
         }
         self.read_line_of_each(|line| {
             let answer: Result<Result<StepTiming, StepFailure>, _> = serde_json::from_str(&line);
-            let wrong = |error| Failure::new(Exit::Bug, format!("invalid response {line} of a worker: {error}"));
+            let wrong = |error| Failure::new(ErrorKind::Bug, format!("invalid response {line} of a worker: {error}"));
             Ok(answer.map_err(wrong)??)
         })
     }
