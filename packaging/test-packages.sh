@@ -107,9 +107,11 @@ image_runs_as_a_user_on_a_read_only_root() {
     local podman=(podman --root "$scratch/store" --runroot "$scratch/run")
     # crun does not support hosts with both versions of control groups.
     [ ! -d /sys/fs/cgroup/systemd ] || podman+=(--runtime runc)
-    "${podman[@]}" load --quiet --input "$(echo "$files"/godwit-*-oci.tar)" || return
+    local archive
+    archive=$(echo "$files"/godwit-*-oci.tar)
+    "${podman[@]}" load --quiet --input "$archive" || return
     "${podman[@]}" run --rm --read-only --tmpfs /tmp --network none --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 --entrypoint /bin/sh \
-        "$("${podman[@]}" images --quiet | head -n 1)" \
+        "localhost/godwit:$(basename "$archive" | sed 's/^godwit-//; s/-oci.tar$//')" \
         -exc '[ "$(id -u)" = 8815 ]; if echo >/usr/written; then exit 1; fi; cd /tmp; godwit demo --pairs 500 --out demo --quiet; godwit verify demo'
 }
 
