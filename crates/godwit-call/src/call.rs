@@ -14,6 +14,7 @@ mod cluster_messages;
 mod concurrent_calling;
 mod fingerprint;
 mod item_threads;
+mod local_scratch;
 mod recalibrate;
 mod region_calling;
 mod region_plan;
@@ -30,7 +31,7 @@ use std::time::Instant;
 
 use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
-use godwit_files::{AtomicSet, check_available};
+use godwit_files::{AtomicSet, check_available, parent_directory};
 use godwit_io::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 use godwit_pipeline::encryption::encrypt_files;
@@ -471,7 +472,9 @@ impl CallJob<'_> {
     /// Calls all regions without workers.
     fn call_locally(&self, job_directory: &CallJobDirectory) -> Result<CalledRegions, PipelineError> {
         let Self { options, caller_slots, .. } = self;
-        let scratch = job_directory.create_scratch_directory(options.temp.as_deref());
+        let parent = parent_directory(&options.out);
+        let temp = local_scratch::scratch_parent(options.temp.as_deref(), parent, &self.caller.capabilities());
+        let scratch = job_directory.create_scratch_directory(temp.as_deref());
         let scratch = scratch.map_err(PipelineError::file("create", CallJobDirectory::path_of(&options.out)))?;
         let reads = self.reads.paths();
         let region_caller = RegionCaller {

@@ -24,6 +24,7 @@ use godwit_pipeline::scratch::{ScratchDirectory, unique_name};
 
 use super::call_inputs::CallInputs;
 use super::cluster_messages::{CallCommand, CallEvent, CallMessages, CallTask, CalledRegion};
+use super::local_scratch::scratch_parent;
 use super::region_calling::{RegionCaller, RegionCalls};
 use super::region_plan::PlannedRegion;
 use super::retry::is_item_failure;
@@ -81,7 +82,8 @@ pub fn run_call_worker<T>(
     let reference = ScannedReference::scan(&work.reference)?;
     let mut fingerprint = fingerprint::worker_fingerprint(&*caller, &reference);
     fingerprint.extend(fingerprint::reads_fingerprint(&reads)?);
-    let scratch = create_scratch_directory(work, options.temp.as_deref())?;
+    let temp = scratch_parent(options.temp.as_deref(), &work.scratch, &caller.capabilities());
+    let scratch = create_scratch_directory(work, temp.as_deref())?;
     let connection = session.endpoint::<CallMessages>();
     connection.send_event(CallEvent::Ready { callers: workers.count, fingerprint })?;
     let paths = reads.paths();
