@@ -20,6 +20,7 @@ mod region_calling;
 mod region_plan;
 mod report;
 mod retry;
+mod stall;
 mod targets;
 mod vcf_assembly;
 
@@ -57,6 +58,8 @@ pub use recalibrate::{RecalibrateOptions, RecalibrationEngine, RecalibrationRepo
 use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
 pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};
+use stall::RegionPace;
+pub use stall::{RegionStall, StallOutcome, StallRule};
 use targets::Targets;
 pub use targets::region_files;
 use vcf_assembly::VcfAssembly;
@@ -104,6 +107,8 @@ pub struct CallOptions {
     pub memory_bytes: Option<u64>,
     /// Memory of each caller, bytes; `None` for the usual memory of the caller.
     pub caller_memory_bytes: Option<u64>,
+    /// When a caller stalls in a region, and how far the region is then cut.
+    pub stall_rule: StallRule,
     /// Directory of the callers' scratch files; `None` for the job directory beside the output.
     pub temp: Option<PathBuf>,
     /// True to resume a stopped job.
@@ -138,6 +143,7 @@ impl CallOptions {
             caller_threads: 1,
             memory_bytes: None,
             caller_memory_bytes: None,
+            stall_rule: StallRule::default(),
             temp: job.temp.clone(),
             resume: false,
             godwit_program: job.godwit_program.clone(),
@@ -449,7 +455,7 @@ impl CallJob<'_> {
         let written = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
         let mut staged = AtomicSet::default();
-        let provenance = self.provenance();
+        let provenance = self.provenance(&called.checkpoints);
         let (out, genome, regions) = (&options.out, self.reads.genome(), &self.regions);
         let assembly =
             VcfAssembly { out, genome, regions, checkpoints: &called.checkpoints, job_directory, provenance };
@@ -477,6 +483,7 @@ impl CallJob<'_> {
         let scratch = job_directory.create_scratch_directory(temp.as_deref());
         let scratch = scratch.map_err(PipelineError::file("create", CallJobDirectory::path_of(&options.out)))?;
         let reads = self.reads.paths();
+        let padding_bases = region_plan::grid_options(options, &self.caller.capabilities()).padding_bases;
         let region_caller = RegionCaller {
             caller: self.caller,
             reference: &options.reference,
@@ -485,6 +492,7 @@ impl CallJob<'_> {
             genome: self.reads.genome(),
             threads_per_caller: options.caller_threads,
             memory_per_caller: caller_slots.memory_per_caller_bytes,
+            pace: &RegionPace::new(options.stall_rule, padding_bases),
         };
         let (regions, observer, cancelled) = (&self.regions, self.observer, self.cancelled);
         let calling =
@@ -499,8 +507,8 @@ impl CallJob<'_> {
     }
 
     /// Returns VCF header lines with the origin of the records: only options that change records, so that equal records
-    /// are equal files.
-    fn provenance(&self) -> Vec<String> {
+    /// are equal files. The last lines name the regions that are set apart.
+    fn provenance(&self, checkpoints: &[RegionCheckpoint]) -> Vec<String> {
         let Self { options, caller, .. } = self;
         let mut command = format!("call --caller '{}'", caller.command_line());
         let fact = |key: FingerprintKey<'_>| {
@@ -519,11 +527,18 @@ impl CallJob<'_> {
             command +=
                 &format!(" --grid-size {} --padding {}", fact(FingerprintKey::GridSize), fact(FingerprintKey::Padding));
         }
-        vec![
+        let stalls = checkpoints.iter().flat_map(|checkpoint| &checkpoint.effort.stalls);
+        let set_apart = stalls
+            .filter(|stall| stall.outcome == StallOutcome::SetApart)
+            .map(|stall| format!("##godwit_callSetApart={}", stall.region));
+        [
             format!("##godwit_callVersion={}", env!("CARGO_PKG_VERSION")),
             format!("##godwit_callCaller={} {}", caller.name(), caller.version()).trim_end().to_owned(),
             format!("##godwit_callCommand={command}"),
         ]
+        .into_iter()
+        .chain(set_apart)
+        .collect()
     }
 
     fn publish(
