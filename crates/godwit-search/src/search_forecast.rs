@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::database_ranges::DatabaseRanges;
 use crate::search_worker_pool::SearchWorkerPool;
 use crate::summary::SearchForecast;
-use crate::work_items::unexpected_response;
+use crate::work_items::{group_request, unexpected_response};
 use crate::worker_protocol::{ProtocolFrame, Response};
 use crate::{SearchError, SearchOptions, SearchProgram, read_ahead};
 
@@ -34,6 +34,8 @@ pub(crate) struct ForecastInputs<'a> {
     pub(crate) query_letters: u64,
     /// Maximum number of queries that search a range before the next range is read; `None` for one batch of queries.
     pub(crate) group_queries: Option<u64>,
+    /// True if the size of a batch depends on the results of earlier ones.
+    pub(crate) batch_sizes_vary: bool,
 }
 
 /// Predicts a search. Returns `None` if its first batch cannot be searched by ranges.
@@ -59,6 +61,8 @@ fn predict(
 ) -> SearchForecast {
     let batches = inputs.query_letters.div_ceil(inputs.batch_letters.max(1)).max(1);
     let passes = match inputs.group_queries {
+        // If all sizes of batches are predicted, three times as many batches are finished after each group.
+        Some(_) if inputs.batch_sizes_vary => u64::from(batches.ilog(3)) + 1,
         Some(queries) => inputs.query_count.div_ceil(queries).min(batches),
         None => batches,
     };
@@ -92,7 +96,8 @@ fn predict(
 /// which one worker searches the whole database with all queries, at this rate. Returns `None` if the batch cannot be
 /// searched by ranges.
 fn search_sample(inputs: &ForecastInputs<'_>, workers: &mut SearchWorkerPool<'_>) -> Result<Option<f64>, SearchError> {
-    let group = match workers.request(0, &ProtocolFrame::new(b'G').with_u32(0).with_u32(1))? {
+    let sizes = [inputs.batch_letters as i32];
+    let group = match workers.request(0, &group_request(0, 1, 1, &sizes))? {
         Response::Group(group) => group,
         other => return Err(unexpected_response(&other)),
     };
@@ -111,7 +116,8 @@ fn search_sample(inputs: &ForecastInputs<'_>, workers: &mut SearchWorkerPool<'_>
     if let Some(start) = ranges.find(|range| range.first == first) {
         read_ahead::measure_read_rate(&start.extents, file_share);
     }
-    let request = ProtocolFrame::new(b'R').with_u64(0).with_u32(0).with_u32(0).with_u32(0).with_u32(end).with_u32(0);
+    let request = ProtocolFrame::new(b'R').with_u64(0).with_u32(0).with_u32(0).with_u32(1).with_i32s(&sizes);
+    let request = request.with_u32(0).with_u32(end).with_u32(0);
     let started = Instant::now();
     let answer = workers.request(0, &request)?;
     let seconds = started.elapsed().as_secs_f64();

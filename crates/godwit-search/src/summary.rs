@@ -102,6 +102,9 @@ pub struct SearchSummary {
     pub queries: u64,
     /// Number of batches into which the queries were divided.
     pub batches: u32,
+    /// Number of times that the database was searched from start to end, by all workers together. Workers that search
+    /// different queries pass over it once for each batch.
+    pub passes: u32,
     /// Size of the output, bytes.
     pub bytes: u64,
     /// Size of the hits that were sent to the owners of queries for the traceback, bytes.
