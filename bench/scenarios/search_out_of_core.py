@@ -139,7 +139,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--proteins", required=True, type=Path, help="FASTA of the proteins that are mutated and multiplied")
     parser.add_argument("--query", required=True, type=Path)
     parser.add_argument("--gigabytes", type=float, default=6, help="letters of the database, 10^9 (default: 6)")
-    parser.add_argument("--memory-part", type=int, default=4, help="the memory is this part of the database (default: 4)")
+    parser.add_argument("--memory-part", type=float, default=4, help="the memory is this part of the database (default: 4)")
+    modes = "modes of threads of the installed program (default: 0,1); mode 1 is killed if it needs more memory than there is"
+    parser.add_argument("--modes", default=[0, 1], type=harness.comma_separated(int), help=modes)
     parser.add_argument("--read-rate", type=int, default=150, help="limit of reading, MB/s (default: 150)")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=1)
@@ -163,14 +165,11 @@ def main() -> None:
     one_pass_cpu_s = harness.children_cpu_s() - one_pass_cpu_s
     installed = [shutil.which("blastp"), *args[1:], "-num_threads", options.threads]
     search = [godwit, "search", "--quiet", "--workers", str(options.threads), "--", *args, "-out", scratch / "found.tsv"]
-    commands = {
-        "installed, -mt_mode 0": [*installed, "-mt_mode", 0, "-out", scratch / "mode0.tsv"],
-        "installed, -mt_mode 1": [*installed, "-mt_mode", 1, "-out", scratch / "mode1.tsv"],
-        "godwit": search,
-    }
+    commands = {f"installed, -mt_mode {mode}": [*installed, "-mt_mode", mode, "-out", scratch / f"mode{mode}.tsv"] for mode in options.modes}
+    commands["godwit"] = search
     measured: harness.Rounds = {name: [] for name in commands}
     device = disk_device(next(folder.glob("big*.psq")))
-    with LimitedGroup(bytes_on_disk // options.memory_part, options.read_rate * 1_000_000, device) as group:
+    with LimitedGroup(int(bytes_on_disk / options.memory_part), options.read_rate * 1_000_000, device) as group:
         for _ in range(options.rounds):
             for name, command in commands.items():
                 drop_from_page_cache(options.database)
@@ -182,8 +181,9 @@ def main() -> None:
         lost = measure_kills(options, group, search, whole, expected)
     best = {name: rounds for name, rounds in measured.items() if name != "godwit"}
     best_name = min(best, key=lambda name: harness.median_field(best[name], "wall_s"))
+    first_name = next(iter(best))
     promised = [
-        harness.target("wall over -mt_mode 0", harness.ratios(measured["godwit"], measured["installed, -mt_mode 0"], "wall_s"), at_most=0.1),
+        harness.target(f"wall over {first_name}", harness.ratios(measured["godwit"], best[first_name], "wall_s"), at_most=0.1),
         harness.target(f"wall over {best_name}", harness.ratios(measured["godwit"], best[best_name], "wall_s"), at_most=1 / 3),
         harness.target("CPU time over one pass", [result["cpu_s"] / one_pass_cpu_s for result in measured["godwit"]], at_most=1.03),
     ]
@@ -194,10 +194,10 @@ def main() -> None:
         [
             "# Searching a database larger than the memory",
             "",
-            f"blastp, {bytes_on_disk / 1e9:.1f} GB of letters, memory of 1/{options.memory_part} of it, reads throttled to {options.read_rate} MB/s, "
+            f"blastp, {bytes_on_disk / 1e9:.1f} GB of letters, memory of 1/{options.memory_part:g} of it, reads throttled to {options.read_rate} MB/s, "
             f"{options.threads} threads, {options.rounds} rounds; {harness.format_host(around)}. The output of godwit equals that of one pass.",
             "",
-            harness.markdown_table(measured, "installed, -mt_mode 0"),
+            harness.markdown_table(measured, first_name),
             "",
             f"Killed at {len(lost)} random moments and resumed: same bytes; lost time: median "
             f"{statistics.median(lost) if lost else 0:.1f} %, worst {max(lost, default=0):.1f} %.",
