@@ -112,13 +112,7 @@ impl<'a> Search<'a> {
             return Err(SearchError::Unsupported { option: "--hits".into(), problem });
         }
         let before = if options.resume { read_stopped_partition(options) } else { None };
-        let known = PlanInputs {
-            requested_ranges: options.range_count,
-            workers: place.worker_count() as u32,
-            query_letters: letters,
-            fixed_pairs: (options.command.program == SearchProgram::Blastn).then_some(BLASTN_PAIRS_PER_LETTER),
-            ..PlanInputs::default()
-        };
+        let known = known_plan_inputs(options, place.worker_count() as u32, letters);
         let wanted = requested_ranges(options, known, before.as_ref());
         let decides_ranges = !is_bulk && options.range_count.is_none() && before.is_none();
         let range_bytes = options.cache_bytes.filter(|_| decides_ranges).map_or(0, max_range_bytes);
@@ -460,6 +454,17 @@ fn requested_ranges(options: &SearchOptions, known: PlanInputs, before: Option<&
         _ if tool_search.is_some() => options.range_count.unwrap_or(known.workers * PIECES_PER_WORKER),
         (SearchPlan::Database { range_count }, ..) => range_count,
         (SearchPlan::Queries, ..) => 1,
+    }
+}
+
+/// Returns what is known about a search before its workers have opened the database.
+fn known_plan_inputs(options: &SearchOptions, workers: u32, query_letters: u64) -> PlanInputs {
+    PlanInputs {
+        requested_ranges: options.range_count,
+        workers,
+        query_letters,
+        fixed_pairs: (options.command.program == SearchProgram::Blastn).then_some(BLASTN_PAIRS_PER_LETTER),
+        ..PlanInputs::default()
     }
 }
 

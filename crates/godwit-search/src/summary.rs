@@ -52,6 +52,9 @@ pub struct SearchForecast {
     pub search_s: f64,
     /// Time of tracebacks and reports, seconds.
     pub report_s: f64,
+    /// Time of the traceback and the report of a subject, seconds, measured on a sample and divided by the number of
+    /// workers; `None` if the sample has too few hits.
+    pub report_s_per_subject: Option<f64>,
     /// Duration of the search, seconds.
     pub total_s: f64,
 }

@@ -35,6 +35,9 @@ struct BatchSearch {
     /// By range: the number of extensions and the extent of the hits; `None` for a range that is not finished.
     ranges: Vec<Option<(i64, FileExtent)>>,
     thresholds: EvalueThresholds,
+    /// Expected number of subjects in the lists of all queries at the end of the preliminary search; `None` before the
+    /// first range.
+    expected_subjects: Option<f64>,
 }
 
 impl BatchSearch {
@@ -83,9 +86,13 @@ pub(crate) struct RangeItems<'a, 's> {
     batches: Vec<BatchSearch>,
     group: &'a BatchGroup,
     finished_items: u64,
-    /// Function to call with the finished fraction of the items, 0 to 1.
-    report_progress: &'a dyn Fn(f64),
+    /// Function to call with the finished fraction of the items, 0 to 1, and the expected number of subjects in the
+    /// lists of all queries.
+    report_progress: &'a dyn Fn(f64, f64),
     store: &'s HitStore,
+    /// Number of batches that have searched a range, and the sum of their expected numbers of subjects.
+    searched_batches: u64,
+    expected_subjects: f64,
     /// Number of subjects that workers dropped because the list of the query was full of better subjects.
     pub(crate) dropped_subjects: u64,
     checkpoint: Option<&'a mut SearchCheckpoint>,
@@ -97,7 +104,7 @@ impl<'a, 's> RangeItems<'a, 's> {
         ranges: &'a mut DatabaseRanges,
         group: &'a BatchGroup,
         store: &'s HitStore,
-        report_progress: &'a dyn Fn(f64),
+        report_progress: &'a dyn Fn(f64, f64),
         checkpoint: Option<&'a mut SearchCheckpoint>,
     ) -> Self {
         let mut first_query = group.first_query;
@@ -108,6 +115,7 @@ impl<'a, 's> RangeItems<'a, 's> {
                 info: *info,
                 ranges: vec![None; ranges.count()],
                 thresholds: EvalueThresholds::default(),
+                expected_subjects: None,
             };
             first_query += u64::from(info.queries);
             batch
@@ -122,9 +130,29 @@ impl<'a, 's> RangeItems<'a, 's> {
             finished_items: 0,
             report_progress,
             store,
+            searched_batches: 0,
+            expected_subjects: 0.0,
             dropped_subjects: 0,
             checkpoint,
         }
+    }
+
+    /// Records a finished range of a batch, whose hits were added to the thresholds.
+    fn finish_range(&mut self, index: usize, range: usize, extensions: i64, hits: FileExtent) {
+        let batch = &mut self.batches[index];
+        batch.ranges[range] = Some((extensions, hits));
+        let share = batch.ranges.iter().flatten().count() as f64 / batch.ranges.len() as f64;
+        let expected = batch.thresholds.expected_subjects(share);
+        self.searched_batches += u64::from(batch.expected_subjects.is_none());
+        self.expected_subjects += expected - batch.expected_subjects.replace(expected).unwrap_or(0.0);
+        self.finished_items += 1;
+    }
+
+    /// Reports the finished fraction of the items. Batches that have not searched a range are expected to have as many
+    /// subjects as the others.
+    pub(crate) fn report_fraction(&self) {
+        let subjects = self.expected_subjects * self.batches.len() as f64 / self.searched_batches.max(1) as f64;
+        (self.report_progress)(self.finished_fraction(), subjects);
     }
 
     /// Takes those ranges out of `finished` that the stopped search had finished for batches of this group. If the batch
@@ -133,25 +161,27 @@ impl<'a, 's> RangeItems<'a, 's> {
         &mut self,
         finished: &mut BTreeMap<(u32, u64), FinishedRange>,
     ) -> Result<(), SearchError> {
-        for batch in &mut self.batches {
-            let all = (batch.number, 0)..=(batch.number, u64::MAX);
-            let own: Vec<(u32, u64)> = finished.range(all).map(|(key, _)| *key).collect();
+        for index in 0..self.batches.len() {
+            let number = self.batches[index].number;
+            let own: Vec<(u32, u64)> = finished.range((number, 0)..=(number, u64::MAX)).map(|(key, _)| *key).collect();
             for key in own {
-                let Some(found) = finished.remove(&key) else { continue };
+                let (Some(found), batch) = (finished.remove(&key), &mut self.batches[index]) else { continue };
                 if (found.first_query, found.queries) != (batch.first_query, batch.info.queries) {
                     continue;
                 }
                 let hits = batch.parse_hits(&self.store.read(found.hits)?);
-                let (Some(hits), Some(range)) = (hits, batch.ranges.get_mut(key.1 as usize)) else { continue };
+                let range = Some(key.1 as usize).filter(|range| *range < batch.ranges.len());
+                let (Some(hits), Some(range)) = (hits, range) else { continue };
                 batch.thresholds.add_hits(&hits, 0);
-                *range = Some((found.extensions, found.hits));
-                self.finished_items += 1;
+                self.finish_range(index, range, found.extensions, found.hits);
             }
         }
-        if self.finished_items > 0 {
-            (self.report_progress)(self.finished_items as f64 / self.item_count().max(1) as f64);
-        }
         Ok(())
+    }
+
+    /// Returns the finished fraction of the items, 0 to 1.
+    pub(crate) fn finished_fraction(&self) -> f64 {
+        self.finished_items as f64 / self.item_count().max(1) as f64
     }
 
     /// Returns the number of items.
@@ -261,10 +291,9 @@ impl WorkItems for RangeItems<'_, '_> {
             }))?;
         }
         batch.thresholds.add_hits(&hits, list_capacity);
-        batch.ranges[range] = Some((extensions, kept));
         self.dropped_subjects += dropped_subjects;
-        self.finished_items += 1;
-        (self.report_progress)(self.finished_items as f64 / self.item_count() as f64);
+        self.finish_range(index, range, extensions, kept);
+        self.report_fraction();
         Ok(ItemResult::Done)
     }
 
@@ -472,7 +501,7 @@ mod tests {
         let mut ranges = DatabaseRanges::new(&cuts, &DatabaseVolumes::default(), true);
         let alone = BatchInfo { is_unsplittable: true, ..BATCH };
         let group = group(5, vec![BATCH, alone, BATCH]);
-        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_| {}, None);
+        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_, _| {}, None);
         assert_eq!(items.item_count(), 9);
         let request = |number, first, end| {
             let request = ProtocolFrame::new(b'R').with_u64(3 * u64::from(first == 5) + u64::from(number == 7) * 2);
@@ -510,7 +539,7 @@ mod tests {
         let finished =
             [found(3, 0, 40, 2), found(3, 1, 40, 3), found(4, 0, 43, 2), found(4, 1, 42, 2), found(5, 0, 44, 2)];
         let mut finished = BTreeMap::from(finished);
-        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_| {}, None);
+        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_, _| {}, None);
         items.restore_ranges(&mut finished).expect("the hits can be read");
         assert_eq!(items.finished_items, 2);
         assert_eq!(items.batches[0].ranges, [Some((3, hits)), None]);
@@ -525,7 +554,7 @@ mod tests {
         let cuts = [(0, 5, 10), (5, 9, 10), (9, 12, 10), (12, 13, 10)];
         let mut ranges = DatabaseRanges::new(&cuts, &DatabaseVolumes::default(), true);
         let group = group(0, vec![BATCH, BATCH]);
-        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_| {}, None);
+        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_, _| {}, None);
         let suited = |items: &RangeItems<'_, '_>, host| -> Vec<u64> {
             (0..8).filter(|item| items.suits_host(host, ItemId(*item))).collect()
         };

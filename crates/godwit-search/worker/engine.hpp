@@ -184,6 +184,8 @@ private:
     /// writer filter them.
     bool m_KeepsUnfilteredHits = false;
     bool m_QueriesAreEmpty = false;
+    /// The kernel was advised that this process reads the database in random order.
+    bool m_ReadsRandomly = false;
 
     /// Number of queries in the batches before the current one of m_Reader.
     uint32_t m_EarlierQueries = 0;

@@ -4,6 +4,7 @@
 //! of them search a range before the first one searches the next range, so that the database is read once for each group.
 //! If the size of a batch depends on the results of earlier ones, a group has those batches whose sizes can be predicted.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use super::Search;
@@ -47,6 +48,35 @@ impl BatchSizes {
     }
 }
 
+/// The share of the time of a group that its reports take. Reports begin when all ranges are searched, so the share is
+/// estimated from the duration of the search so far, and from the number of subjects that will be reported.
+#[derive(Clone, Copy, Debug)]
+struct ReportShare {
+    /// Time of the report of a subject, seconds, with all workers; `None` if it was not measured.
+    seconds_per_subject: Option<f64>,
+    /// The share, 0 to 1; before the first estimate, that of earlier groups or a common value.
+    share: f64,
+}
+
+impl ReportShare {
+    /// Estimates the share after `seconds`, in which this fraction of the ranges was searched, if `subjects` subjects
+    /// are expected in the lists of all queries.
+    fn estimate(&mut self, seconds: f64, fraction: f64, subjects: f64) {
+        if let Some(each) = self.seconds_per_subject.filter(|_| seconds > 0.0 && fraction > 0.0) {
+            let (search_s, report_s) = (seconds / fraction, each * subjects);
+            self.share = report_s / (search_s + report_s);
+        }
+    }
+
+    /// Sets the time of a subject and the share by a finished group with `subjects` subjects.
+    fn measure(&mut self, search_s: f64, report_s: f64, subjects: f64) {
+        self.share = report_s / (search_s + report_s).max(1e-9);
+        if subjects > 0.0 {
+            self.seconds_per_subject = Some(report_s / subjects);
+        }
+    }
+}
+
 /// The fraction of a group of batches that is done.
 struct GroupProgress<'p> {
     report: &'p dyn Fn(SearchProgress),
@@ -54,20 +84,29 @@ struct GroupProgress<'p> {
     earlier_queries: u64,
     group_queries: u64,
     total_queries: u64,
-    /// Share of the time of the group that its reports take, 0 to 1.
-    report_share: f64,
+    report_share: Cell<ReportShare>,
+    /// Start of the search of the ranges, and the fraction of them that an earlier search had finished.
+    started: Instant,
+    restored: Cell<f64>,
+    /// Expected number of subjects in the lists of all queries.
+    subjects: Cell<f64>,
 }
 
 impl GroupProgress<'_> {
-    /// Reports the finished fraction of the ranges, 0 to 1.
-    fn report_ranges(&self, fraction: f64) {
-        self.report(self.earlier_queries, fraction * (1.0 - self.report_share));
+    /// Reports the finished fraction of the ranges, 0 to 1, and the expected number of subjects in the lists of all
+    /// queries.
+    fn report_ranges(&self, fraction: f64, subjects: f64) {
+        let mut share = self.report_share.get();
+        share.estimate(self.started.elapsed().as_secs_f64(), fraction - self.restored.get(), subjects);
+        self.report_share.set(share);
+        self.subjects.set(subjects);
+        self.report(self.earlier_queries, fraction * (1.0 - share.share));
     }
 
     /// Reports the number of queries of this group with complete reports; a fraction for a batch in progress.
     fn report_queries(&self, complete_batches: u64, queries: f64) {
         let share = queries / self.group_queries.max(1) as f64;
-        self.report(self.earlier_queries + complete_batches, 1.0 - self.report_share * (1.0 - share));
+        self.report(self.earlier_queries + complete_batches, 1.0 - self.report_share.get().share * (1.0 - share));
     }
 
     fn report(&self, reported: u64, group_share: f64) {
@@ -114,7 +153,10 @@ impl Search<'_> {
             }
             self.size_next_batch(&mut sizes, batch.extensions)?;
         }
-        let mut report_share = self.forecast.as_ref().map_or(DEFAULT_REPORT_SHARE, SearchForecast::report_share);
+        let mut report_share = ReportShare {
+            seconds_per_subject: self.forecast.as_ref().and_then(|forecast| forecast.report_s_per_subject),
+            share: self.forecast.as_ref().map_or(DEFAULT_REPORT_SHARE, SearchForecast::report_share),
+        };
         let mut next = finished.len() as u32;
         loop {
             let group = self.open_group(next, &sizes)?;
@@ -127,7 +169,10 @@ impl Search<'_> {
                 earlier_queries: self.counts.queries,
                 group_queries: queries,
                 total_queries: self.query_count,
-                report_share,
+                report_share: Cell::new(report_share),
+                started: Instant::now(),
+                restored: Cell::new(0.0),
+                subjects: Cell::new(0.0),
             };
             let seconds = self.seconds;
             for hits in self.search_group(&store, &group, &progress)? {
@@ -142,7 +187,7 @@ impl Search<'_> {
                 next += 1;
             }
             let (search, report) = (self.seconds.search - seconds.search, self.seconds.report - seconds.report);
-            report_share = report / (search + report).max(1e-9);
+            report_share.measure(search, report, progress.subjects.get());
         }
     }
 
@@ -228,9 +273,13 @@ impl Search<'_> {
             store.clear()?;
         }
         let begun = Instant::now();
-        let (tell, journal) = (|fraction| progress.report_ranges(fraction), self.checkpoint.as_mut());
-        let mut items = RangeItems::new(&mut self.ranges, group, store, &tell, journal);
+        let tell = |fraction: f64, subjects: f64| progress.report_ranges(fraction, subjects);
+        let mut items = RangeItems::new(&mut self.ranges, group, store, &tell, self.checkpoint.as_mut());
         items.restore_ranges(&mut self.resume_state.ranges)?;
+        progress.restored.set(items.finished_fraction());
+        if items.finished_fraction() > 0.0 {
+            items.report_fraction();
+        }
         let count = items.item_count();
         self.workers.process_items(&mut items, Some(count), None)?;
         // After its last range, every worker waits for another range until it receives this frame.
@@ -391,6 +440,34 @@ mod tests {
         let sizes = BatchSizes { sizes: vec![10_000, 500, 999_000], extensions: vec![7, 20] };
         assert_eq!(sizes.expected_extensions(1000), Some(40.0));
         assert_eq!(BatchSizes { sizes: vec![10_000], extensions: Vec::new() }.expected_extensions(1000), None);
+    }
+
+    /// The true and the reported fraction of a simulated search when a tenth of its time has passed: 40 ranges, and then
+    /// reports that take `report_s`. Each query has `subjects` subjects in the database, of which 100 are reported.
+    fn reported_after_a_tenth(range_s: f64, subjects: &[f64], seconds_per_subject: f64) -> (f64, f64) {
+        let listed = |found: f64| found.min(100.0);
+        let report_s: f64 = subjects.iter().map(|found| listed(*found) * seconds_per_subject).sum();
+        let total_s = 40.0 * range_s + report_s;
+        // The measurement on the sample is 10 percent too high.
+        let mut share =
+            ReportShare { seconds_per_subject: Some(1.1 * seconds_per_subject), share: DEFAULT_REPORT_SHARE };
+        let ranges =
+            (1..=40).find(|ranges| f64::from(*ranges) * range_s >= total_s / 10.0).expect("ranges take a tenth");
+        let (passed_s, fraction) = (f64::from(ranges) * range_s, f64::from(ranges) / 40.0);
+        let expected = subjects.iter().map(|found| listed((found * fraction).floor() / fraction)).sum();
+        share.estimate(passed_s, fraction, expected);
+        (passed_s / total_s, fraction * (1.0 - share.share))
+    }
+
+    #[test]
+    fn the_remaining_time_is_right_to_a_fifth_after_a_tenth() {
+        let subjects: Vec<f64> = (0..30).map(|query| f64::from(query * query)).collect();
+        // Reports take from 1 % to 80 % of the time.
+        for seconds_per_subject in [0.0002, 0.002, 0.01, 0.03, 0.08] {
+            let (true_fraction, reported) = reported_after_a_tenth(1.0, &subjects, seconds_per_subject);
+            let (left, predicted) = (1.0 / true_fraction - 1.0, 1.0 / reported - 1.0);
+            assert!((predicted / left - 1.0).abs() < 0.2, "{seconds_per_subject}: {predicted} instead of {left}");
+        }
     }
 
     #[test]
