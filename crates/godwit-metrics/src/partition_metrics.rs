@@ -20,15 +20,15 @@ const BORDER_BASES: u32 = 5_000;
 /// Records with one of these flags have no bases in any metric that needs the order.
 const UNCOUNTED_FLAGS: u16 = flags::UNMAPPED | flags::SECONDARY | flags::DUPLICATE;
 
-/// A place in the genome: index of a contig, and 0-based position. Records without a contig are behind all contigs.
-type Place = (u32, u32);
+/// A position in the genome: index of a contig, and 0-based position. Records without a contig are behind all contigs.
+type GenomePosition = (u32, u32);
 
 /// The places of a partition.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct PartitionPlaces {
-    start: Place,
+    start: GenomePosition,
     /// First place after the partition.
-    end: Place,
+    end: GenomePosition,
 }
 
 impl PartitionPlaces {
@@ -38,7 +38,7 @@ impl PartitionPlaces {
     }
 
     /// Returns the first place that is counted with the partition.
-    fn inner_start(&self) -> Place {
+    fn inner_start(&self) -> GenomePosition {
         (self.start.0, self.start.1.saturating_add(BORDER_BASES))
     }
 
