@@ -57,7 +57,7 @@ fn invalid_expressions_are_rejected() {
         "REF = 1",
         "REF ~ QUAL",
         "REF ~ \"[\"",
-        "REF ~ \"\\\\(a\\\\)\\\\1\"",
+        "REF ~ \"\\(a\\)\\1\"",
         "GT = REF",
         "GT + 1 > 1",
         "FILTER > 1",
