@@ -59,7 +59,6 @@ pub use recalibrate::{RecalibrateOptions, RecalibrationEngine, RecalibrationRepo
 use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
 pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};
-use stall::RegionPace;
 pub use stall::{RegionStall, StallOutcome, StallRule};
 use targets::Targets;
 pub use targets::region_files;
@@ -108,8 +107,8 @@ pub struct CallOptions {
     pub memory_bytes: Option<u64>,
     /// Memory of each caller, bytes; `None` for the usual memory of the caller.
     pub caller_memory_bytes: Option<u64>,
-    /// When a caller stalls in a region, and how far the region is then cut.
-    pub stall_rule: StallRule,
+    /// When a caller stalls in a region, and how far the region is then cut; `None` if it may take any time.
+    pub stall_rule: Option<StallRule>,
     /// Directory of the callers' scratch files; `None` for the job directory beside the output.
     pub temp: Option<PathBuf>,
     /// True to resume a stopped job.
@@ -144,7 +143,7 @@ impl CallOptions {
             caller_threads: 1,
             memory_bytes: None,
             caller_memory_bytes: None,
-            stall_rule: StallRule::default(),
+            stall_rule: None,
             temp: job.temp.clone(),
             resume: false,
             godwit_program: job.godwit_program.clone(),
@@ -493,7 +492,8 @@ impl CallJob<'_> {
             genome: self.reads.genome(),
             threads_per_caller: options.caller_threads,
             memory_per_caller: caller_slots.memory_per_caller_bytes,
-            pace: &RegionPace::new(options.stall_rule, padding_bases),
+            stall_rule: options.stall_rule,
+            padding_bases,
         };
         let (regions, observer, cancelled) = (&self.regions, self.observer, self.cancelled);
         let calling =
@@ -529,9 +529,8 @@ impl CallJob<'_> {
                 &format!(" --grid-size {} --padding {}", fact(FingerprintKey::GridSize), fact(FingerprintKey::Padding));
         }
         let stalls = checkpoints.iter().flat_map(|checkpoint| &checkpoint.effort.stalls);
-        let set_apart = stalls
-            .filter(|stall| stall.outcome == StallOutcome::SetApart)
-            .map(|stall| format!("##godwit_callSetApart={}", stall.region));
+        let set_apart =
+            stalls.filter(|stall| stall.is_set_apart()).map(|stall| format!("##godwit_callSetApart={}", stall.region));
         [
             format!("##godwit_callVersion={}", env!("CARGO_PKG_VERSION")),
             format!("##godwit_callCaller={} {}", caller.name(), caller.version()).trim_end().to_owned(),

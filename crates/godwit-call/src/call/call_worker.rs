@@ -28,7 +28,6 @@ use super::local_scratch::scratch_parent;
 use super::region_calling::{RegionCaller, RegionCalls};
 use super::region_plan::PlannedRegion;
 use super::retry::is_item_failure;
-use super::stall::RegionPace;
 use super::{CALLER_MEMORY, CallerBudget, CallerSlots, fingerprint};
 
 /// Returns the region of a command with the contigs of `genome`.
@@ -96,7 +95,8 @@ pub fn run_call_worker<T>(
         genome: reads.genome(),
         threads_per_caller: work.budget.threads_per_caller,
         memory_per_caller: workers.memory_per_caller_bytes,
-        pace: &RegionPace::new(work.stall_rule, work.padding_bases),
+        stall_rule: work.stall_rule,
+        padding_bases: work.padding_bases,
     };
     let (cancelled_items, is_finished) = Default::default();
     let node =

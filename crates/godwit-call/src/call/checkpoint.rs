@@ -257,7 +257,8 @@ impl CallJobDirectory {
         for entry in entries {
             let CallJournalEntry::Region { index, checkpoint } = entry else { continue };
             let ends = [checkpoint.header, checkpoint.lines].map(|place| place.end().unwrap_or(u64::MAX));
-            if ends.iter().any(|end| *end > there) {
+            // A region with a piece that was set apart is called again: the caller may get more time now.
+            if ends.iter().any(|end| *end > there) || checkpoint.effort.stalls.iter().any(RegionStall::is_set_apart) {
                 continue;
             }
             let (header, lines) = (self.read_range(checkpoint.header)?, self.read_range(checkpoint.lines)?);

@@ -34,7 +34,7 @@ pub struct CallTask {
     pub(super) caller: String,
     pub(super) caller_args: String,
     pub(super) budget: CallerBudget,
-    pub(super) stall_rule: StallRule,
+    pub(super) stall_rule: Option<StallRule>,
     /// Bases before and after a piece of a region that the caller also reads.
     pub(super) padding_bases: u32,
     /// Directory for scratch files on workers that were started without a scratch directory of their own.

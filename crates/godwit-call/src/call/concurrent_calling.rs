@@ -35,7 +35,6 @@ use super::checkpoint::{CallDirectoryState, CallJobDirectory, RegionAttempts};
 use super::fingerprint::{files_fingerprint, unwritten_reads_fingerprint};
 use super::region_calling::{RegionCaller, RegionProgress};
 use super::region_plan::{self, PlannedRegion};
-use super::stall::RegionPace;
 use super::targets::Targets;
 use super::{
     CALLER_MEMORY, CallOptions, CallerBudget, CallerSlots, check_output_available, create_directories, fingerprint,
@@ -64,7 +63,8 @@ pub struct ConcurrentCalling<'r> {
     /// Condition variable, signalled when a region is ready, a thread is free, or calling stops.
     schedule_changed: Condvar,
     called_regions: AtomicUsize,
-    pace: RegionPace,
+    /// Bases before and after a piece of a region that the caller also reads.
+    padding_bases: u32,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
 }
@@ -206,7 +206,7 @@ impl<'r> ConcurrentCalling<'r> {
             }),
             schedule_changed: Condvar::new(),
             called_regions: AtomicUsize::new(0),
-            pace: RegionPace::new(options.stall_rule, region_plan::grid_options(options, &capabilities).padding_bases),
+            padding_bases: region_plan::grid_options(options, &capabilities).padding_bases,
             observer,
             cancelled,
         }))
@@ -314,7 +314,8 @@ impl<'r> ConcurrentCalling<'r> {
             genome: &begun.genome,
             threads_per_caller: self.options.caller_threads,
             memory_per_caller: self.caller_slots.memory_per_caller_bytes,
-            pace: &self.pace,
+            stall_rule: self.options.stall_rule,
+            padding_bases: self.padding_bases,
         };
         let stop = || self.cancelled.load(Ordering::Relaxed);
         let region = &begun.regions[index];

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use godwit_engines::caller::Capabilities;
 
+/// Type of a file system in memory, as statfs(2) reports it: databases in it would count as used memory.
+const TMPFS: u32 = 0x0102_1994;
+
 /// Types of network file systems, as statfs(2) reports them (`linux/magic.h` and the sources of the file systems): NFS, SMB, CIFS, SMB2,
 /// Lustre, GPFS, BeeGFS, Ceph, AFS, 9P, PanFS, OCFS2, GFS2, and FUSE, on which sshfs, GlusterFS and object stores are mounted.
 const NETWORK_FILE_SYSTEMS: [u32; 14] = [
@@ -30,21 +33,23 @@ const NETWORK_FILE_SYSTEMS: [u32; 14] = [
 pub(super) fn scratch_parent(temp: Option<&Path>, shared: &Path, capabilities: &Capabilities) -> Option<PathBuf> {
     match temp {
         Some(temp) => Some(temp.to_owned()),
-        None if capabilities.needs_local_scratch => local_replacement(shared, env::temp_dir(), is_on_network),
+        None if capabilities.needs_local_scratch => {
+            let local = env::temp_dir();
+            is_better_scratch(file_system_type(&local), file_system_type(shared)).then_some(local)
+        }
         None => None,
     }
 }
 
-/// Returns `local` if only `shared` is on a network file system.
-fn local_replacement(shared: &Path, local: PathBuf, is_on_network: impl Fn(&Path) -> bool) -> Option<PathBuf> {
-    (is_on_network(shared) && !is_on_network(&local)).then_some(local)
+/// Returns whether a local disk can replace a network file system. `None` is the type of a directory that is missing.
+fn is_better_scratch(local: Option<u32>, shared: Option<u32>) -> bool {
+    let is_network = |kind: u32| NETWORK_FILE_SYSTEMS.contains(&kind);
+    shared.is_some_and(is_network) && local.is_some_and(|kind| !is_network(kind) && kind != TMPFS)
 }
 
-/// Returns whether a path is on a network file system; false if the type of the file system is unknown.
-fn is_on_network(path: &Path) -> bool {
+fn file_system_type(path: &Path) -> Option<u32> {
     // The type has 32 bits in all file systems of the list; the sign of the platform's integer is not part of it.
-    let is_listed = |found: rustix::fs::StatFs| NETWORK_FILE_SYSTEMS.contains(&(found.f_type as u32));
-    rustix::fs::statfs(path).is_ok_and(is_listed)
+    rustix::fs::statfs(path).ok().map(|found| found.f_type as u32)
 }
 
 #[cfg(test)]
@@ -52,19 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_network_directory_is_replaced_and_only_by_a_local_one() {
-        let (shared, local) = (Path::new("/shared/out"), Path::new("/tmp"));
-        let on = |network: &'static [&'static str]| {
-            local_replacement(shared, local.to_owned(), |path| network.iter().any(|root| path.starts_with(root)))
-        };
-        assert_eq!(on(&["/shared"]), Some(local.to_owned()));
-        assert_eq!(on(&["/shared", "/tmp"]), None);
-        assert_eq!(on(&[]), None);
-    }
-
-    #[test]
-    fn file_systems_of_the_kernel_are_not_network_file_systems() {
-        assert!(!is_on_network(Path::new("/proc")));
-        assert!(!is_on_network(Path::new("/no/such/directory")));
+    fn only_a_network_directory_is_replaced_and_only_by_a_local_disk() {
+        let (nfs, ext4, procfs) = (Some(0x6969), Some(0xEF53), file_system_type(Path::new("/proc")));
+        assert!(is_better_scratch(ext4, nfs));
+        for (local, shared) in [(nfs, nfs), (Some(TMPFS), nfs), (None, nfs), (ext4, ext4), (ext4, procfs), (ext4, None)]
+        {
+            assert!(!is_better_scratch(local, shared), "{local:?} in place of {shared:?}");
+        }
+        assert_eq!(file_system_type(Path::new("/no/such/directory")), None);
     }
 }

@@ -22,7 +22,7 @@ use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
 use super::item_threads::ItemThreads;
 use super::region_plan::PlannedRegion;
 use super::retry::{AttemptResult, WorkLabel, run_once, run_with_retry};
-use super::stall::{RegionPace, RegionStall, StallOutcome};
+use super::stall::{RegionStall, StallOutcome, StallRule};
 
 /// The caller, its input files and its limits, which are the same for all regions.
 pub(super) struct RegionCaller<'r> {
@@ -33,7 +33,10 @@ pub(super) struct RegionCaller<'r> {
     pub(super) genome: &'r Genome,
     pub(super) threads_per_caller: usize,
     pub(super) memory_per_caller: u64,
-    pub(super) pace: &'r RegionPace,
+    /// When a caller stalls in a region; `None` if it may take any time.
+    pub(super) stall_rule: Option<StallRule>,
+    /// Bases before and after a piece of a region that the caller also reads.
+    pub(super) padding_bases: u32,
 }
 
 /// The inputs that all calling threads of a job without workers share.
@@ -171,37 +174,34 @@ impl RegionCaller<'_> {
         stop: &impl Fn() -> bool,
     ) -> Result<RegionCalls, EngineError> {
         let mut calls = RegionCalls::default();
-        self.call_piece(region, 0, directory, stop, &mut calls)?;
+        self.call_piece(region, directory, stop, &mut calls)?;
         Ok(calls)
     }
 
-    /// Runs the caller on a region, or on a piece that is the result of some cuts, and adds the records to `calls`. If the
-    /// caller stalls, adds those of both halves.
+    /// Runs the caller on a region, or on a piece of one, and adds the records to `calls`. If the caller stalls, adds those
+    /// of both halves.
     fn call_piece(
         &self,
         piece: &PlannedRegion,
-        cuts: u32,
         directory: &Path,
         stop: &impl Fn() -> bool,
         calls: &mut RegionCalls,
     ) -> Result<(), EngineError> {
-        let (started, bases, is_stalled) = (Instant::now(), piece.region.bases(), Cell::new(false));
+        let (started, is_stalled) = (Instant::now(), Cell::new(false));
         let stop_stalled = || {
-            is_stalled.set(is_stalled.get() || self.pace.is_stalled(bases, cuts, started.elapsed()));
+            is_stalled.set(is_stalled.get() || self.stall_rule.is_some_and(|rule| started.elapsed() > rule.time_limit));
             stop() || is_stalled.get()
         };
         match self.run_program(piece, directory, &stop_stalled) {
             Ok(found) => {
-                if cuts == 0 {
-                    self.pace.add(bases, started.elapsed());
-                }
                 calls.append(found);
                 return Ok(());
             }
             Err(error) if stop() || !is_stalled.get() => return Err(error),
             Err(_) => {}
         }
-        let halves = piece.halves(self.pace, self.genome);
+        let min_bases = self.stall_rule.map_or(0, |rule| rule.min_piece_bases);
+        let halves = piece.halves(min_bases, self.padding_bases, self.genome);
         calls.stalls.push(RegionStall {
             region: piece.label.clone(),
             seconds: rounded_seconds(started.elapsed()),
@@ -214,7 +214,7 @@ impl RegionCaller<'_> {
                 action: "create",
                 source,
             })?;
-            self.call_piece(half, cuts + 1, &directory, stop, calls)?;
+            self.call_piece(half, &directory, stop, calls)?;
             // Ignore the error: the directory of the region is removed later.
             let _ = fs::remove_dir_all(directory);
         }

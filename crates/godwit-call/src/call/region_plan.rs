@@ -9,7 +9,6 @@ use godwit_pipeline::scanned_reference::ScannedReference;
 
 use super::CallOptions;
 use super::call_inputs::GridInput;
-use super::stall::RegionPace;
 use super::targets::Targets;
 
 /// Cost of one base in addition to that of its reads, in compressed bytes of reads: calling an empty megabase takes
@@ -41,9 +40,9 @@ impl PlannedRegion {
     }
 
     /// Returns the halves of the region for a caller that stalls in it; `None` if it is too short to be cut.
-    pub(super) fn halves(&self, pace: &RegionPace, genome: &Genome) -> Option<[Self; 2]> {
-        let halves = self.region.halves(pace.rule.min_piece_bases, pace.padding_bases)?;
-        Some(halves.map(|half| Self::new(half, genome, self.ploidy, self.cost / 2.0)))
+    pub(super) fn halves(&self, min_bases: u32, padding_bases: u32, genome: &Genome) -> Option<[Self; 2]> {
+        let halves = self.region.halves(min_bases, padding_bases)?;
+        Some(halves.map(|half| Self::new(half, genome, self.ploidy, self.cost)))
     }
 }
 

@@ -5,7 +5,7 @@ use godwit_pipeline::job_report::{InputFile, OutputFile, Stage};
 use godwit_pipeline::observer::rounded_seconds;
 use serde::Serialize;
 
-use super::stall::{RegionStall, StallOutcome};
+use super::stall::RegionStall;
 use super::{CallJob, CalledRegions};
 
 /// The report of a `call`.
@@ -102,7 +102,7 @@ impl CallReport {
     /// Returns the regions that are set apart, without records, because the caller stalled there.
     pub fn regions_set_apart(&self) -> Vec<&str> {
         let stalls = self.regions.iter().flat_map(|region| &region.stalls);
-        stalls.filter(|stall| stall.outcome == StallOutcome::SetApart).map(|stall| &*stall.region).collect()
+        stalls.filter(|stall| stall.is_set_apart()).map(|stall| &*stall.region).collect()
     }
 
     /// Returns the report of a job whose files are written.

@@ -114,11 +114,7 @@ pub(super) fn calling_options(
         caller_threads: args.caller_threads as usize,
         memory_bytes: None,
         caller_memory_bytes: args.caller_memory,
-        stall_rule: StallRule {
-            factor: args.stall_factor,
-            min_duration: args.stall_after,
-            min_piece_bases: args.stall_piece,
-        },
+        stall_rule: args.stall_after.map(|time_limit| StallRule { time_limit, min_piece_bases: args.stall_piece }),
         temp: common.temp.clone(),
         resume: false,
         godwit_program: "/proc/self/exe".into(),
