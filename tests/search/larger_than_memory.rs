@@ -49,11 +49,11 @@ fn batches_that_share_ranges_write_the_bytes_of_one_pass() {
 fn without_a_number_of_ranges_a_range_takes_a_quarter_of_the_memory() {
     needs!("makeblastdb");
     let directory = scratch::directory("larger-ranges");
-    let (out, told) = (directory.join("out"), directory.join("summary.json"));
-    let options = format!("--cache-memory 8K --workers 1 --summary {}", told.display());
+    let (out, summary) = (directory.join("out"), directory.join("summary.json"));
+    let options = format!("--cache-memory 8K --workers 1 --summary {}", summary.display());
     let run = databases().search(&options, MANY_BATCHES, &out).run_ok();
     assert!(fs::read(&out).expect("it wrote its output") == databases().expected_output(MANY_BATCHES), "{run:?}");
-    let summary = read_json(&told);
+    let summary = read_json(&summary);
     let forecast = &summary["forecast"];
     let bytes = forecast["database_bytes"].as_u64().expect("a size");
     assert!(summary["fragments"].as_u64() >= Some(bytes / 2048), "{summary}");
@@ -93,12 +93,12 @@ fn blastn_reads_the_database_once_for_batches_whose_sizes_it_predicts() {
     for (repeats, batches, passes) in [(20, 5, 3), (1500, 6, 5)] {
         let directory = scratch::directory("larger-blastn");
         let command = write_long_queries(&directory, repeats);
-        let (out, told) = (directory.join("out"), directory.join("summary.json"));
-        let options = format!("{SMALL_MEMORY} --fragments 2 --workers 2 --summary {}", told.display());
+        let (out, summary) = (directory.join("out"), directory.join("summary.json"));
+        let options = format!("{SMALL_MEMORY} --fragments 2 --workers 2 --summary {}", summary.display());
         databases().search(&options, &command, &out).run_ok();
         let found = fs::read(&out).expect("it wrote its output");
         assert!(!found.is_empty() && found == databases().expected_output(&command), "the output is another");
-        let summary = read_json(&told);
+        let summary = read_json(&summary);
         assert_eq!(summary["batches"].as_u64(), Some(batches), "{summary}");
         assert!(summary["passes"].as_u64().is_some_and(|counted| counted <= passes), "{summary}");
     }

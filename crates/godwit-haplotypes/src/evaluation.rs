@@ -44,7 +44,7 @@ pub(crate) enum Verdict {
 pub(crate) struct SideVerdicts {
     pub(crate) set: VariantSet,
     pub(crate) verdicts: Vec<Verdict>,
-    /// Number of variants of the truth that each matching call stands for; empty for the truth.
+    /// Number of variants of the truth that each matching call represents; empty for the truth.
     pub(crate) weights: Vec<f64>,
 }
 

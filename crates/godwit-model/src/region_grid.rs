@@ -94,7 +94,7 @@ impl CallingRegion {
         self.padded_targets.extend(other.padded_targets);
     }
 
-    /// Cuts the region into two of the same number of bases, give or take one, each with `padding_bases` bases around its
+    /// Cuts the region into two whose numbers of bases differ by one at most, each with `padding_bases` bases around its
     /// targets within the padding of this region. `None` if a half would have fewer than `min_bases` bases, or none.
     ///
     /// # Examples

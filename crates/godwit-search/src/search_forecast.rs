@@ -74,8 +74,10 @@ fn predict(
     let batches = inputs.query_letters.div_ceil(inputs.batch_letters.max(1)).max(1);
     let passes = match inputs.group_queries {
         // If all sizes of batches are predicted, three times as many batches are finished after each group.
-        Some(_) if inputs.batch_sizes_vary => u64::from(batches.ilog(3)) + 1,
-        Some(queries) => inputs.query_count.div_ceil(queries).min(batches),
+        Some(queries) => {
+            let least = if inputs.batch_sizes_vary { u64::from(batches.ilog(3)) + 1 } else { 1 };
+            inputs.query_count.div_ceil(queries).max(least).min(batches)
+        }
         None => batches,
     };
     let bytes = inputs.database_bytes;

@@ -52,9 +52,10 @@ pub(crate) struct PlanInputs {
     /// Number of letters of the queries with which a letter of the database counts as compared, whatever the number of
     /// queries is; `None` for programs that compare it with all letters of a batch.
     pub(crate) fixed_pairs: Option<u64>,
-    /// True if the database exceeds the memory: workers then read it once for several batches, and not each of them for
-    /// itself.
+    /// True if the database exceeds the memory of a host: workers then do not read all of it, each for its own batches.
     pub(crate) exceeds_memory: bool,
+    /// True if it exceeds the memory of all hosts together: a range is then read once for several batches.
+    pub(crate) has_groups: bool,
     /// Minimum number of ranges, so that a range fits into memory.
     pub(crate) min_ranges: u32,
 }
@@ -90,7 +91,7 @@ impl PlanInputs {
         let workers = self.workers.max(1);
         let batches = self.query_letters.checked_div(self.batch_letters).unwrap_or(1).clamp(1, u64::from(u32::MAX));
         let units = UNITS_PER_WORKER.div_ceil(batches as u32);
-        let (per_worker, min_pairs) = if self.exceeds_memory {
+        let (per_worker, min_pairs) = if self.has_groups {
             (units, MIN_GROUP_RANGE_PAIRS)
         } else {
             (units.max(RANGES_PER_WORKER), MIN_RANGE_PAIRS)
@@ -146,6 +147,7 @@ mod tests {
         database_letters: 6_000_000_000,
         fixed_pairs: None,
         exceeds_memory: false,
+        has_groups: false,
         min_ranges: 1,
     };
 
@@ -160,7 +162,10 @@ mod tests {
     fn many_queries_are_split_and_few_split_the_database() {
         assert_eq!(ranges_of(LARGE), 16);
         assert_eq!(SearchPlan::choose(PlanInputs { query_letters: 800_000, ..LARGE }), SearchPlan::Queries);
-        assert_eq!(ranges_of(PlanInputs { query_letters: 800_000, exceeds_memory: true, ..LARGE }), 2);
+        let large = PlanInputs { query_letters: 800_000, exceeds_memory: true, ..LARGE };
+        assert_eq!(ranges_of(PlanInputs { has_groups: true, ..large }), 2);
+        // Hosts that hold the database together search it like one that fits into memory, but never all of it.
+        assert_eq!(ranges_of(large), 16);
         assert_eq!(ranges_of(PlanInputs { query_letters: 800_000, batch_letters: 0, ..LARGE }), 40);
         assert_eq!(ranges_of(PlanInputs { requested_ranges: Some(3), ..LARGE }), 3);
         let small = PlanInputs { database_letters: 20_000_000, query_letters: 80_000, ..LARGE };
@@ -173,7 +178,9 @@ mod tests {
             for batches in [1, 2, 3, 8, 19, 20, 79, 80, 2000] {
                 for exceeds_memory in [false, true] {
                     let (query_letters, database_letters) = (10_000 * batches, 100_000_000_000);
-                    let inputs = PlanInputs { workers, query_letters, database_letters, exceeds_memory, ..LARGE };
+                    let has_groups = exceeds_memory;
+                    let inputs =
+                        PlanInputs { workers, query_letters, database_letters, exceeds_memory, has_groups, ..LARGE };
                     // Each worker loses what it has in progress; of reports also one that waits for earlier ones.
                     let (units, lost) = match SearchPlan::choose(inputs) {
                         SearchPlan::Queries => (batches, 2 * u64::from(workers)),
@@ -195,7 +202,8 @@ mod tests {
             (600_000_000, true, 40),
             (20_000, false, 2),
         ] {
-            assert_eq!(ranges_of(PlanInputs { database_letters, exceeds_memory, ..one }), count, "{database_letters}");
+            let inputs = PlanInputs { database_letters, exceeds_memory, has_groups: exceeds_memory, ..one };
+            assert_eq!(ranges_of(inputs), count, "{database_letters}");
         }
         assert_eq!(ranges_of(PlanInputs { database_letters: 20_000, min_ranges: 9, ..one }), 9);
         let nucleotides = PlanInputs { fixed_pairs: Some(100), query_letters: 900_000, batch_letters: 0, ..LARGE };

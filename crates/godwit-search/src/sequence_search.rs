@@ -122,10 +122,12 @@ impl<'a> Search<'a> {
         let database = DatabaseVolumes::open(&init_response.volumes).filter(|_| !is_bulk).unwrap_or_default();
         let database_bytes = database.total_bytes();
         let exceeds = |hosts: u64| options.cache_bytes.is_some_and(|bytes| database_bytes > bytes * hosts);
+        let hosts = u64::from(workers.backend().host_counts().0.max(1));
         let inputs = PlanInputs {
             batch_letters: init_response.fixed_batch_letters(),
             database_letters: init_response.ranges.iter().map(|(.., letters)| letters).sum(),
             exceeds_memory: exceeds(1),
+            has_groups: exceeds(hosts),
             min_ranges: match database_bytes {
                 // The size of a range in bytes is not known.
                 0 if range_bytes > 0 => init_response.ranges.len() as u32,
@@ -134,7 +136,6 @@ impl<'a> Search<'a> {
             ..known
         };
         let plan = choose_plan(options, inputs, before.as_ref(), &mut init_response.ranges);
-        let hosts = u64::from(workers.backend().host_counts().0.max(1));
         let ranges = DatabaseRanges::new(&init_response.ranges, &database, exceeds(hosts));
         let volumes = volume_file_stamps(&init_response.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };

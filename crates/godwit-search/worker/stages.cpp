@@ -185,7 +185,7 @@ void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string&
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.traceback);
-        // Groups of batches search a database that exceeds the memory. The subjects of a report lie all over it, so reading
+        // Groups of batches search a database that exceeds the memory. The subjects of a report are spread over it, so reading
         // around each of them would read all of it again for each report.
         m_ReadsRandomly = m_GroupReader != nullptr;
         if (m_ReadsRandomly) AdviseDatabaseReads(MADV_RANDOM);

@@ -31,6 +31,8 @@ const DEFAULT_REPORT_SHARE: f64 = 0.35;
 /// The number of extensions of a batch may differ from the expected number by this factor without another size of the
 /// next batch, if that size is predicted.
 const EXTENSION_LEEWAY_FACTOR: f64 = 2.0;
+/// Maximum number of batches with predicted sizes in a group.
+const MAX_GROUP_BATCHES: usize = 64;
 
 /// The sizes of the batches of queries, letters.
 struct BatchSizes {
@@ -213,10 +215,12 @@ impl Search<'_> {
     /// Returns the sizes of all batches up to the last one of the group that starts with batch `first`. The size of
     /// `first` is known. A later size is predicted if it is the same for half and for twice the expected number of
     /// extensions, as are the largest and the smallest size. A group has at most twice as many batches as are
-    /// finished, so that a wrong prediction repeats little.
+    /// finished, so that a wrong prediction repeats little, and at most [`MAX_GROUP_BATCHES`], because each prediction sends
+    /// the numbers of all batches.
     fn predict_batch_sizes(&mut self, first: u32, sizes: &BatchSizes) -> Result<Vec<i32>, SearchError> {
         let (mut predicted, mut extensions) = (sizes.sizes.clone(), sizes.extensions.clone());
-        while self.init_response.batch_sizes_vary && (predicted.len() as u64) < 3 * u64::from(first) {
+        let limit = (3 * first as usize).min(first as usize + MAX_GROUP_BATCHES);
+        while self.init_response.batch_sizes_vary && predicted.len() < limit {
             let Some(expected) = predicted.last().and_then(|size| sizes.expected_extensions(*size)) else { break };
             let mut next_size = |expected: f64| {
                 extensions.push(expected as i32);
@@ -273,8 +277,8 @@ impl Search<'_> {
             store.clear()?;
         }
         let begun = Instant::now();
-        let tell = |fraction: f64, subjects: f64| progress.report_ranges(fraction, subjects);
-        let mut items = RangeItems::new(&mut self.ranges, group, store, &tell, self.checkpoint.as_mut());
+        let report = |fraction: f64, subjects: f64| progress.report_ranges(fraction, subjects);
+        let mut items = RangeItems::new(&mut self.ranges, group, store, &report, self.checkpoint.as_mut());
         items.restore_ranges(&mut self.resume_state.ranges)?;
         progress.restored.set(items.finished_fraction());
         if items.finished_fraction() > 0.0 {
@@ -334,7 +338,7 @@ impl Search<'_> {
             }
         }
         let earlier_queries = self.counts.queries - progress.earlier_queries;
-        let tell = |share: f64| {
+        let report = |share: f64| {
             let queries = earlier_queries as f64 + share * f64::from(batch.queries);
             progress.report_queries(earlier_queries, queries);
         };
@@ -348,7 +352,7 @@ impl Search<'_> {
             sent_bytes: 0,
             hits_file: self.hits_file.as_mut(),
             earlier_slices,
-            report_progress: &tell,
+            report_progress: &report,
             checkpoint: self.checkpoint.as_mut(),
         };
         let mut layout =
