@@ -21,7 +21,7 @@ pub struct BenchFlightArgs {
     /// Serve with the certificate.pem and key.pem of this directory
     #[arg(long, hide = true, requires = "listen", value_name = "DIR")]
     pub identity: Option<PathBuf>,
-    /// ErrorKind when stdin is closed
+    /// Exit when stdin is closed
     #[arg(long, hide = true, requires = "listen")]
     pub until_stdin_closes: bool,
     /// Flight call

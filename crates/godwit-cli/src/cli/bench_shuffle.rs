@@ -22,7 +22,7 @@ pub struct BenchShuffleArgs {
     /// Run as a peer, at HOST:PORT (port 0: any), until stopped
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// ErrorKind when stdin is closed
+    /// Exit when stdin is closed
     #[arg(long, hide = true, requires = "listen")]
     pub until_stdin_closes: bool,
     /// Run as this worker of a measurement: commands on stdin, results on stdout

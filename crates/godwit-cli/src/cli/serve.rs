@@ -118,7 +118,7 @@ pub struct ServeArgs {
     /// Time for open calls to finish after SIGTERM or Ctrl-C (30s, 5m)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub drain: std::time::Duration,
-    /// ErrorKind when stdin is closed
+    /// Exit when stdin is closed
     #[arg(long, hide = true, help_heading = THIS_RUN_HEADING)]
     pub until_stdin_closes: bool,
     /// A reference, FASTA, for `godwit copy --compress delta`; repeat for more. The first is the reference of CRAM files
