@@ -194,8 +194,8 @@ def main() -> None:
         [
             "# Searching a database larger than the memory",
             "",
-            f"blastp, {bytes_on_disk / 1e9:.1f} GB of letters, memory of 1/{options.memory_part:g} of it, reads throttled to {options.read_rate} MB/s, "
-            f"{options.threads} threads, {options.rounds} rounds; {harness.format_host(around)}. The output of godwit equals that of one pass.",
+            f"blastp, {bytes_on_disk / 1e9:.1f} GB of letters, memory of 1/{options.memory_part:g} of it, reads limited to {options.read_rate} MB/s,"
+            f" {options.threads} threads, {options.rounds} rounds; {harness.format_host(around)}. The output of godwit equals that of one pass.",
             "",
             harness.markdown_table(measured, first_name),
             "",
