@@ -327,7 +327,8 @@ fn a_region_in_which_the_caller_stalls_is_cut_and_its_shortest_piece_is_set_apar
     assert!(!expected.stderr.contains("stalled"), "{}", expected.describe());
     run("off.vcf.gz", "", &[]);
     let read = |name: &str| fs::read(out.join(name)).expect("it was written");
-    assert!(read("whole.vcf.gz") == read("off.vcf.gz"), "the rule changes what does not stall");
+    let records = |name: &str| vcf_records(&out.join(name));
+    assert!(records("whole.vcf.gz") == records("off.vcf.gz"), "the rule changes what does not stall");
     let found = run("cut.vcf.gz", stall, &rule);
     assert!(found.stderr.contains("started again on each half of the region"), "{}", found.describe());
     assert!(
