@@ -464,6 +464,91 @@ fn expressions_that_are_not_valid_are_rejected() {
     assert_eq!(rows(&directory, selected), rows(&directory, all));
 }
 
+/// Returns a VCF with a record at each position. Only some records have a depth.
+fn vcf_with_depths(
+    samples: usize,
+    positions: impl Iterator<Item = usize>,
+    has_depth: impl Fn(usize) -> bool,
+) -> String {
+    let names: Vec<String> = (0..samples).map(|sample| format!("S{sample}")).collect();
+    let mut text = format!("{HEADER}#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t{}\n", names.join("\t"));
+    for position in positions {
+        let keys = if has_depth(position) { "GT:DP" } else { "GT" };
+        write!(text, "chr1\t{position}\t.\tA\tC\t30\tPASS\t.\t{keys}").expect("memory takes it");
+        for sample in 0..samples {
+            let genotype = ["0/0", "0/1", "1/1", "./."][(position / 2 + sample) % 4];
+            let depth = if has_depth(position) { format!(":{}", 8 + position % 3 + sample) } else { String::new() };
+            write!(text, "\t{genotype}{depth}").expect("memory takes it");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn conditions_count_the_samples_of_the_header_in_batches_without_a_value() {
+    needs!("bcftools");
+    let directory = scratch::directory("variant-filter-sample-counts");
+    // A batch has 8,192 rows, so that the first ones have no depth.
+    let records = 20_000;
+    let text = vcf_with_depths(3, 1..records + 1, |position| position == records);
+    fs::write(directory.join("v.vcf"), text).expect("it can be written");
+    for expression in [
+        "N_PASS(FMT/DP!=10)>=2",
+        "N_PASS(FMT/DP!=10)=1",
+        "F_PASS(FMT/DP!=10)>0.5",
+        "COUNT(FMT/DP!=10)=1",
+        "COUNT(FMT/DP!=10)=3",
+        "FMT/DP[2]>5",
+        "FMT/DP[1-]!=10",
+        "FMT/DP!=10",
+    ] {
+        let sql = format!("SELECT position + 1 FROM variants('v.vcf') WHERE filter('{expression}') ORDER BY position");
+        let expected = bcftools_positions(&directory.join("v.vcf"), expression);
+        assert!(rows(&directory, &sql) == expected, "{expression}: bcftools selects {} variants", expected.len());
+    }
+}
+
+#[test]
+fn tables_with_different_numbers_of_samples_can_be_tested_together() {
+    needs!("bcftools");
+    let directory = scratch::directory("variant-filter-unions");
+    let text = vcf_with_depths(3, (1..400).step_by(2), |position| position % 5 > 0);
+    fs::write(directory.join("b.vcf"), text).expect("it can be written");
+    let text = vcf_with_depths(1, (2..400).step_by(2), |position| position % 3 > 0);
+    fs::write(directory.join("c.vcf"), text).expect("it can be written");
+    let statement = |other: &str, expression: &str| {
+        let union = format!("SELECT * FROM variants('b.vcf') UNION ALL SELECT * FROM variants('{other}')");
+        let sorted = format!("SELECT * FROM ({union}) ORDER BY position LIMIT 1000");
+        format!("SELECT position + 1 FROM ({sorted}) WHERE filter('{expression}') ORDER BY position")
+    };
+    let positions = |file: &str, expression: &str| bcftools_positions(&directory.join(file), expression);
+    let sorted = |mut all: Vec<String>| {
+        all.sort_by_key(|position| position.parse::<u32>().expect("positions are numbers"));
+        all
+    };
+    for expression in [
+        "GT=\"het\"",
+        "GT!=\"het\"",
+        "GT~\"1\"",
+        "FMT/DP>9",
+        "FMT/DP!=10",
+        "GT=\"het\" & FMT/DP!=10",
+        "count(FMT/DP)=1",
+    ] {
+        let expected = sorted([positions("b.vcf", expression), positions("c.vcf", expression)].concat());
+        assert_eq!(rows(&directory, &statement("c.vcf", expression)), expected, "{expression}");
+    }
+    for expression in
+        ["N_PASS(GT=\"het\")=1", "F_PASS(FMT/DP>9)>0.5", "COUNT(GT=\"het\")=1", "GT[0]=\"het\"", "N_SAMPLES=3"]
+    {
+        let output = run_query(&directory, &statement("c.vcf", expression));
+        output.assert_rejected(&[2, 3], &["filter()", "number of samples"]);
+        let expected = sorted([positions("b.vcf", expression), positions("b.vcf", expression)].concat());
+        assert_eq!(rows(&directory, &statement("b.vcf", expression)), expected, "{expression}");
+    }
+}
+
 #[test]
 fn filters_of_variants_see_only_what_rules_show() {
     let directory = scratch::directory("variant-filter-rules");

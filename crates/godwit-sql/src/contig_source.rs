@@ -1,5 +1,5 @@
-//! Finds the datasets from which a contig column of a plan is read. The contigs of these datasets determine how a
-//! region string is parsed.
+//! Finds the datasets from which a column of a plan is read. The contigs of these datasets determine how a region
+//! string is parsed, and their samples how a filter expression is evaluated.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::dataset_table::dataset_of_table;
 use crate::genotypes::variants_of_table;
 use crate::interval_functions::source_table_of_column;
 
-/// The datasets from which a contig column is read.
+/// The datasets from which a column is read.
 #[derive(Debug, Default)]
 pub(crate) struct ContigSource {
     datasets: Vec<Arc<dyn Dataset>>,
@@ -48,6 +48,13 @@ impl ContigSource {
             [dataset] if !self.is_partial => Some(dataset.clone()),
             _ => None,
         }
+    }
+
+    /// Returns the number of samples of each row; `None` if it is unknown, or not the same in all datasets.
+    pub(crate) fn sample_count(&self) -> Option<usize> {
+        let mut counts = self.datasets.iter().map(|dataset| Some(dataset.samples()?.len()));
+        let first = counts.next()??;
+        (!self.is_partial && counts.all(|count| count == Some(first))).then_some(first)
     }
 
     fn follow_column_into_inputs(&mut self, plan: &LogicalPlan, column: &Column) {

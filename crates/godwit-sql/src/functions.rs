@@ -201,7 +201,8 @@ fn expand_filter(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> R
         let data_type = schema.qualified_field_from_column(&column)?.1.data_type().clone();
         Ok(Some((column, data_type)))
     };
-    variant_condition(text, &find_typed_column, &|| Some(find_dataset()?.samples()?.len()))
+    let find_sample_count = |name: &str| ContigSource::from_plan(plan, &find_column(name).ok()??).sample_count();
+    variant_condition(text, &find_typed_column, &find_sample_count)
 }
 
 /// Returns the column with this name. Fails if no table or more than one table has such a column.

@@ -22,12 +22,16 @@ use field::Field;
 use parser::Parser;
 use regex::bytes::Regex;
 
+/// Prefix of the names of the columns of FORMAT fields, which have a list element for each sample.
+pub(crate) const FORMAT_PREFIX: &str = "format_";
+
 /// A parsed filter expression.
 #[derive(Debug)]
 pub(crate) struct VariantExpression {
     /// The expression in reverse Polish notation.
     tokens: Vec<Token>,
     columns: Vec<ExpressionColumn>,
+    sample_count: Option<usize>,
 }
 
 /// A column that an expression needs.
@@ -180,19 +184,24 @@ pub(crate) struct VariantRow<'c> {
 
 impl VariantExpression {
     /// Parses an expression. `find_type` returns the type of the column with a name, or `None` if the table does not
-    /// have it; `find_sample_count` returns the number of samples if it is known. The error describes the problem.
+    /// have it; `find_sample_count` returns the number of samples of the rows from which the column with a name is
+    /// read, if it is known. The error describes the problem.
     pub(crate) fn parse(
         text: &str,
         find_type: &dyn Fn(&str) -> Result<Option<DataType>, String>,
-        find_sample_count: &dyn Fn() -> Option<usize>,
+        find_sample_count: &dyn Fn(&str) -> Option<usize>,
     ) -> Result<Self, String> {
-        let (tokens, columns) = Parser::new(text, find_type, find_sample_count).parse()?;
-        Ok(Self { tokens, columns })
+        Parser::new(text, find_type, find_sample_count).parse()
     }
 
     /// Returns the columns that the expression needs.
     pub(crate) fn columns(&self) -> &[ExpressionColumn] {
         &self.columns
+    }
+
+    /// Returns the number of samples of each row, if the table determines it.
+    pub(crate) fn sample_count(&self) -> Option<usize> {
+        self.sample_count
     }
 }
 

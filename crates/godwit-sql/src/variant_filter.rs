@@ -17,10 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::read_filter::{FUNCTION_NAME, excerpt};
-use crate::variant_expression::{VariantExpression, VariantRow};
-
-/// Prefix of the names of the columns of FORMAT fields, which have a list element for each sample.
-const FORMAT_PREFIX: &str = "format_";
+use crate::variant_expression::{FORMAT_PREFIX, VariantExpression, VariantRow};
 
 /// A function that returns the column of a table with a name, and its type; `None` if the table does not have it.
 pub(crate) type FindTypedColumn<'f> = dyn Fn(&str) -> Result<Option<(Column, DataType)>> + 'f;
@@ -39,11 +36,12 @@ pub(crate) fn has_variant_columns<'n>(names: impl Iterator<Item = &'n str>) -> b
 }
 
 /// Returns the condition that replaces `filter('..')`. `find_column` returns the column of the table with a name and its
-/// type, or `None` if the table does not have it; `find_sample_count` returns the number of samples if it is known.
+/// type, or `None` if the table does not have it; `find_sample_count` returns the number of samples of the rows from
+/// which the column with a name is read, if it is known.
 pub(crate) fn variant_condition(
     text: &str,
     find_column: &FindTypedColumn,
-    find_sample_count: &dyn Fn() -> Option<usize>,
+    find_sample_count: &dyn Fn(&str) -> Option<usize>,
 ) -> Result<Expr> {
     let find_type = |name: &str| match find_column(name) {
         Ok(found) => Ok(found.map(|(_, data_type)| data_type)),
@@ -77,10 +75,13 @@ struct VariantFilterFunction {
     signature: Signature,
 }
 
-// The text and the columns determine all other fields.
+// The text, the columns and the number of samples determine all other fields.
 impl PartialEq for VariantFilterFunction {
     fn eq(&self, other: &Self) -> bool {
-        (&self.text, self.expression.columns()) == (&other.text, other.expression.columns())
+        let (expression, others) = (&self.expression, &other.expression);
+        self.text == other.text
+            && expression.columns() == others.columns()
+            && expression.sample_count() == others.sample_count()
     }
 }
 
@@ -111,12 +112,11 @@ impl ScalarUDFImpl for VariantFilterFunction {
         let columns = wanted.iter().zip(&arrays).map(|(column, array)| cast(array, &column.data_type));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, ArrowError>>()?;
         let formats = wanted.iter().zip(&columns).filter(|(column, _)| column.name.starts_with(FORMAT_PREFIX));
-        let longest = formats.map(|(_, lists)| longest_list(lists)).max().unwrap_or_default();
-        // Without any value, a condition has the same result for each number of samples.
-        let sample_count = longest.max(1);
+        let formats: Vec<&ArrayRef> = formats.map(|(_, lists)| lists).collect();
         let row_count = if columns.is_empty() { 1 } else { arguments.number_rows };
         let mut passed = Vec::with_capacity(row_count);
         for row in 0..row_count {
+            let sample_count = self.expression.sample_count().unwrap_or_else(|| sample_count_of_row(&formats, row));
             match self.expression.matches(VariantRow { columns: &columns, row, sample_count }) {
                 Ok(passes) => passed.push(passes),
                 Err(problem) => {
@@ -135,13 +135,9 @@ impl ScalarUDFImpl for VariantFilterFunction {
     }
 }
 
-/// Returns the number of elements of the longest list.
-fn longest_list(lists: &ArrayRef) -> usize {
-    lists.as_list_opt::<i32>().map_or(0, |lists| {
-        (0..lists.len())
-            .filter(|row| lists.is_valid(*row))
-            .map(|row| lists.value_length(row) as usize)
-            .max()
-            .unwrap_or(0)
-    })
+/// Returns the number of samples of a row whose table does not determine it: the length of the longest list. Without any
+/// value, it is 1. Expressions whose result then depends on the number are rejected when they are parsed.
+fn sample_count_of_row(formats: &[&ArrayRef], row: usize) -> usize {
+    let lists = formats.iter().filter_map(|lists| lists.as_list_opt::<i32>()).filter(|lists| lists.is_valid(row));
+    lists.map(|lists| lists.value_length(row) as usize).max().unwrap_or_default().max(1)
 }

@@ -77,8 +77,9 @@ impl Comparison {
                     let widths = format!("{} and {} values", left.width, right.width);
                     return Err(format!("it compares fields with {widths} in each sample"));
                 }
-                let used =
-                    |operand: &Operand, sample: usize| operand.samples.as_ref().is_some_and(|samples| samples[sample]);
+                let used = |operand: &Operand, sample: usize| {
+                    operand.samples.as_ref().is_some_and(|samples| samples.get(sample) == Some(&true))
+                };
                 let both = |sample: &usize| used(left, *sample) && used(right, *sample);
                 result.samples = Some((0..result.passing.len()).map(|sample| both(&sample)).collect());
                 result.pass_samples(|sample| {
@@ -91,9 +92,10 @@ impl Comparison {
             }
             _ => {
                 let present = if is_left_empty { right } else { left };
-                result.pass_samples(|sample| match of_sample(present, sample).contains(&None) {
-                    true => logic.both,
-                    false => logic.one,
+                result.pass_samples(|sample| match &of_sample(present, sample)[..] {
+                    [] => false,
+                    numbers if numbers.contains(&None) => logic.both,
+                    _ => logic.one,
                 });
             }
         }
@@ -160,10 +162,11 @@ fn compare_samples(
             let passes = logic.result(1 + usize::from(has_missing(text)));
             result.pass_samples(|_| passes);
         }
-        (false, true) => {
-            result.pass_samples(|sample| logic.result(1 + usize::from(has_missing(&texts[sample]))));
-        }
-        (false, false) => result.pass_samples(|sample| matches(&texts[sample])),
+        // A sample without an element in the list of its row does not pass.
+        (false, true) => result.pass_samples(|sample| {
+            texts.get(sample).is_some_and(|text| logic.result(1 + usize::from(has_missing(text))))
+        }),
+        (false, false) => result.pass_samples(|sample| texts.get(sample).is_some_and(|text| matches(text))),
     }
 }
 

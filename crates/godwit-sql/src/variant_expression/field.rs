@@ -246,6 +246,14 @@ impl Field {
         matches!(self, Self::Format { .. } | Self::Genotype { .. })
     }
 
+    /// Returns whether an index selects some of the samples.
+    pub(super) fn selects_samples(&self) -> bool {
+        match self {
+            Self::Format { samples, .. } | Self::Genotype { samples, .. } => *samples != Subscript::all(),
+            _ => false,
+        }
+    }
+
     /// Returns whether bcftools reads the text `.` as a missing value of this field.
     pub(super) fn accepts_missing_number(&self) -> bool {
         match self {

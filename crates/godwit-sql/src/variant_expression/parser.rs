@@ -9,8 +9,8 @@ use super::genotype_forms::GenotypeForm;
 use super::lexer::{Lexeme, Lexer};
 use super::variant_types::named_types;
 use super::{
-    Arithmetic, Comparison, ExpressionColumn, FilterComparison, Function, IdentifierText, Operator, Special,
-    TextPattern, Token,
+    Arithmetic, Comparison, ExpressionColumn, FORMAT_PREFIX, FilterComparison, Function, IdentifierText, Operator,
+    Special, TextPattern, Token, VariantExpression,
 };
 use crate::number_text::parse_number;
 use crate::posix_pattern::{PatternSyntax, compile};
@@ -78,7 +78,7 @@ impl Operator {
 pub(super) struct Parser<'t> {
     lexer: Lexer<'t>,
     find_type: &'t dyn Fn(&str) -> Result<Option<DataType>, String>,
-    find_sample_count: &'t dyn Fn() -> Option<usize>,
+    find_sample_count: &'t dyn Fn(&str) -> Option<usize>,
     tokens: Vec<Token>,
     columns: Vec<ExpressionColumn>,
 }
@@ -87,13 +87,13 @@ impl<'t> Parser<'t> {
     pub(super) fn new(
         text: &'t str,
         find_type: &'t dyn Fn(&str) -> Result<Option<DataType>, String>,
-        find_sample_count: &'t dyn Fn() -> Option<usize>,
+        find_sample_count: &'t dyn Fn(&str) -> Option<usize>,
     ) -> Self {
         Self { lexer: Lexer::new(text), find_type, find_sample_count, tokens: Vec::new(), columns: Vec::new() }
     }
 
-    /// Parses the expression by the shunting-yard algorithm. Returns its parts and the columns that they need.
-    pub(super) fn parse(mut self) -> Result<(Vec<Token>, Vec<ExpressionColumn>), String> {
+    /// Parses the expression by the shunting-yard algorithm.
+    pub(super) fn parse(mut self) -> Result<VariantExpression, String> {
         let mut pending: Vec<StackedOperator> = Vec::new();
         let mut follows_operand = false;
         while let Some(lexeme) = self.lexer.next()? {
@@ -137,8 +137,17 @@ impl<'t> Parser<'t> {
                 operator => self.push_pending(operator)?,
             }
         }
-        self.check_operands()?;
-        Ok((self.tokens, self.columns))
+        let sample_count = self.sample_count();
+        self.check_operands(sample_count.is_some())?;
+        Ok(VariantExpression { tokens: self.tokens, columns: self.columns, sample_count })
+    }
+
+    /// Returns the number of samples in the columns of FORMAT, if it is known and the same in all of them.
+    fn sample_count(&self) -> Option<usize> {
+        let formats = self.columns.iter().filter(|column| column.name.starts_with(FORMAT_PREFIX));
+        let mut counts = formats.map(|column| (self.find_sample_count)(&column.name));
+        let first = counts.next()??;
+        counts.all(|count| count == Some(first)).then_some(first)
     }
 
     fn push_pending(&mut self, operator: StackedOperator) -> Result<(), String> {
@@ -299,9 +308,9 @@ impl<'t> Parser<'t> {
                 subscript: Subscript::all(),
             }),
             "N_ALT" => Token::Field(Field::AlternateCount(column("alternates", ValueKind::Text, 1)?)),
-            "N_SAMPLES" => match (self.find_sample_count)() {
+            "N_SAMPLES" => match (self.find_sample_count)("contig") {
                 Some(count) => Token::Number(count as f64),
-                None => return Err("N_SAMPLES needs the number of samples, which is not known here".to_owned()),
+                None => return Err(unknown_sample_count("N_SAMPLES")),
             },
             name => Token::Field(Field::MissingGenotypes {
                 genotypes: column("format_GT", ValueKind::Text, 1)?,
@@ -392,8 +401,9 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Checks the number and the kinds of the operands of each operator.
-    fn check_operands(&self) -> Result<(), String> {
+    /// Checks the number and the kinds of the operands of each operator, and whether a part depends on the number of
+    /// samples although it is not known.
+    fn check_operands(&self, is_sample_count_known: bool) -> Result<(), String> {
         let mut stack: Vec<Shape> = Vec::new();
         for token in &self.tokens {
             let count = token.operand_count();
@@ -401,6 +411,9 @@ impl<'t> Parser<'t> {
                 return Err("an operator has too few operands".to_owned());
             };
             let shape = token.shape(&stack[start..])?;
+            if !is_sample_count_known && let Some(part) = token.part_that_counts_samples(&stack[start..]) {
+                return Err(unknown_sample_count(part));
+            }
             stack.truncate(start);
             stack.push(shape);
         }
@@ -421,6 +434,8 @@ struct Shape {
     is_genotype: bool,
     /// True for a text in quotes.
     is_constant: bool,
+    /// True for a field itself, false for a result.
+    is_field: bool,
 }
 
 impl Token {
@@ -429,6 +444,18 @@ impl Token {
             Self::Operator(_) | Self::Binomial => 2,
             Self::Match(_) | Self::Function(_) | Self::PassCount { .. } | Self::GenotypeBinomial { .. } => 1,
             _ => 0,
+        }
+    }
+
+    /// Returns the name of a part whose result depends on the number of samples, also in rows without a value.
+    fn part_that_counts_samples(&self, operands: &[Shape]) -> Option<&'static str> {
+        let is_condition = |operand: &Shape| operand.has_samples && !operand.is_field;
+        match self {
+            Self::PassCount { is_fraction: false } => Some("N_PASS()"),
+            Self::PassCount { is_fraction: true } => Some("F_PASS()"),
+            Self::Function(Function::Count) if operands.iter().any(is_condition) => Some("COUNT() of a condition"),
+            Self::Field(field) if field.selects_samples() => Some("an index of samples"),
+            _ => None,
         }
     }
 
@@ -443,7 +470,7 @@ impl Token {
             Self::Field(field) => {
                 let is_genotype = matches!(field, Field::Genotype { .. });
                 let (is_text, has_samples) = (field.is_text(), field.has_samples());
-                return Ok(Shape { is_text, has_samples, is_genotype, is_constant: false });
+                return Ok(Shape { is_text, has_samples, is_genotype, is_constant: false, is_field: true });
             }
             Self::Special(_) => "FILTER, ID and TYPE can only be compared with a text in quotes, by =, !=, ~ or !~",
             Self::Match(_) if !has_text => "it compares a number with a pattern",
@@ -484,6 +511,10 @@ impl Token {
         };
         Err(problem.to_owned())
     }
+}
+
+fn unknown_sample_count(part: &str) -> String {
+    format!("{part} needs the number of samples, which is not known here")
 }
 
 /// Returns the test that a comparison of FILTER, ID or TYPE with a text means.

@@ -21,7 +21,27 @@ fn column_type(name: &str) -> Option<DataType> {
 }
 
 fn parse(text: &str) -> Result<VariantExpression, String> {
-    VariantExpression::parse(text, &|name| Ok(column_type(name)), &|| Some(3))
+    VariantExpression::parse(text, &|name| Ok(column_type(name)), &|_| Some(3))
+}
+
+#[test]
+fn expressions_that_depend_on_an_unknown_number_of_samples_are_rejected() {
+    let parse = |text: &str| VariantExpression::parse(text, &|name| Ok(column_type(name)), &|_| None);
+    for text in [
+        "N_SAMPLES = 3",
+        "N_PASS(GQ < 20) = 1",
+        "F_PASS(GT = \"het\") > 0.5",
+        "COUNT(GQ != 20) = 1",
+        "GQ[2] > 5",
+        "AD[0-1:0] > 5",
+        "GT[1-] = \"het\"",
+    ] {
+        let problem = parse(text).expect_err(text);
+        assert!(problem.contains("number of samples"), "{text}: {problem}");
+    }
+    for text in ["GQ < 20", "GQ[*] < 20", "AD[:0] > 5", "COUNT(GQ) = 1", "N_MISSING = 1", "COUNT(AC) = 1", "QUAL > 1"] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
 }
 
 #[test]
