@@ -1,6 +1,7 @@
 //! Picard's metrics of a BAM: their request, the data that all threads share, and their computation for a file that is
 //! written in partitions.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::outputs::{Format, Outputs};
 use super::qc::{ReferenceWindows, open_reference};
 use crate::error::PipelineError;
+use crate::manifest::range_checksum;
 use crate::runs::SplitPartition;
 
 /// Bytes of records that are read at a time.
@@ -58,6 +60,26 @@ impl PicardMetricsRequest {
     /// Returns the paths of the interval lists.
     pub fn interval_lists(&self) -> impl Iterator<Item = &Path> {
         [&self.targets, &self.baits, &self.amplicons].into_iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// Returns a text of all values on which the metrics of given records depend, for fingerprints of jobs: the names of
+    /// the metrics, and for each interval list its option, its file name and the checksum of its content. Metrics files
+    /// contain the names of the lists.
+    ///
+    /// # Errors
+    /// [`PipelineError::File`] if an interval list cannot be read.
+    pub fn fingerprint_text(&self) -> Result<String, PipelineError> {
+        let mut text = self.metrics.iter().map(Metric::to_string).collect::<Vec<_>>().join(",");
+        for (option, path) in
+            [("--targets", &self.targets), ("--baits", &self.baits), ("--amplicons", &self.amplicons)]
+        {
+            let Some(path) = path else { continue };
+            let checksum = File::open(path).and_then(|file| range_checksum(&file, 0, file.metadata()?.len()));
+            let checksum = checksum.map_err(PipelineError::file("read", path))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            text += &format!(" {option} {name} {}", &checksum[..16]);
+        }
+        Ok(text)
     }
 
     fn open_lists(&self, genome: &Genome) -> Result<TargetLists, PipelineError> {
