@@ -79,6 +79,7 @@ impl TargetListArgs {
             targets: self.targets.as_ref().map(absolute),
             baits: self.baits.as_ref().map(absolute),
             amplicons: self.amplicons.as_ref().map(absolute),
+            is_oxog_optional: all && !is_named(&Metric::OxoG),
             metrics,
         };
         Ok((!request.metrics.is_empty()).then_some(request))
@@ -225,5 +226,16 @@ mod tests {
             let error = job_metrics(text, lists).expect_err("a list is not used");
             assert!(error.message.starts_with(option), "{text}: {}", error.message);
         }
+    }
+
+    #[test]
+    fn oxog_is_optional_unless_it_is_named() {
+        let none = TargetListArgs { targets: None, baits: None, amplicons: None };
+        let is_optional =
+            |text| job_metrics(text, &none).expect("it is valid").picard.map(|request| request.is_oxog_optional);
+        assert_eq!(
+            [is_optional("all"), is_optional("all,OxoG"), is_optional("OxoG")],
+            [Some(true), Some(false), Some(false)]
+        );
     }
 }
