@@ -238,9 +238,64 @@ fn metrics_that_cannot_be_computed_are_rejected_before_any_output() {
     with_reference().arg("--metrics=OxoG").run().assert_rejected(&[3], &["@RG"]);
     with_reference().arg("--metrics=HsMetrics").run().assert_rejected(&[2], &["--baits", "--targets"]);
     with_reference().arg("--metrics=RnaSeq").run().assert_rejected(&[2], &["RnaSeq", "on, off, all"]);
+    with_reference().arg("--metrics=off,GcBias").run().assert_rejected(&[2], &["off excludes"]);
+    let with_targets = with_reference().arg("--targets").arg(&reference).arg("--metrics=GcBias");
+    with_targets.run().assert_rejected(&[2], &["--targets is used by HsMetrics"]);
     assert_eq!(scratch::entry_names(&directory), ["input.sam"]);
     godwit().arg("markdup").arg("--metrics").arg(&input).arg("--out").arg(&bam).run_ok();
     assert!(directory.join("out.stats.txt").exists() && !directory.join("out.wgs_metrics").exists());
+}
+
+#[test]
+fn oxog_is_left_out_of_all_metrics_if_a_read_has_no_read_group() {
+    let reference = write_reference(&[("one".to_owned(), CONTIG_BASES)], 3);
+    for deletion in [0, 20_000] {
+        let directory = scratch::directory("job-no-group");
+        let (input, bam) = (directory.join("input.sam"), directory.join("out.bam"));
+        let text = piled_pairs(deletion, 8).replacen("\tRG:Z:a", "", 400);
+        fs::write(&input, text).expect("the scratch directory can be written to");
+        fs::write(directory.join("out.oxog_metrics"), "old").expect("the scratch directory can be written to");
+        let command = godwit().arg("markdup").arg(&input).arg("--out").arg(&bam).arg("--reference").arg(&reference);
+        let output = command.args(["--metrics=all", "--threads", "2", "--partitions", "20"]).run_ok();
+        assert!(output.stderr.contains("OxoG is not computed"), "{}", output.describe());
+        assert!(!directory.join("out.oxog_metrics").exists(), "the file of an earlier job is removed");
+        let verb = scratch::directory("job-no-group-verb");
+        let command = godwit().arg("metrics").arg(&bam).arg("--reference").arg(&reference).arg("--out").arg(&verb);
+        command.run_ok();
+        assert!(!verb.join("out.oxog_metrics").exists());
+        let read = |directory: &Path| fs::read(directory.join("out.wgs_metrics")).expect("it has been written");
+        assert_eq!(read(&directory), read(&verb));
+    }
+}
+
+#[test]
+fn metrics_that_need_a_bam_are_named_in_a_warning_and_older_files_are_removed_without_one() {
+    let reference = write_reference(&[("one".to_owned(), CONTIG_BASES)], 3);
+    let directory = scratch::directory("job-cram");
+    let input = directory.join("input.sam");
+    fs::write(&input, piled_pairs(20_000, 8)).expect("the scratch directory can be written to");
+    let old = directory.join("out.wgs_metrics");
+    fs::write(&old, "old").expect("the scratch directory can be written to");
+    let command = godwit().arg("markdup").arg(&input).arg("--out").arg(directory.join("out.cram"));
+    let command = command.arg("--reference").arg(&reference).args(["--metrics=WgsMetrics,GcBias", "--partitions", "300"]);
+    let output = command.run_ok();
+    assert!(output.stderr.contains("WgsMetrics are not written"), "{}", output.describe());
+    assert!(!old.exists() && directory.join("out.gc_bias.summary_metrics").exists());
+}
+
+#[test]
+fn a_job_is_resumed_only_with_the_same_metrics_and_interval_lists() {
+    needs!("bwa");
+    let out = scratch::directory("job-other-metrics");
+    let options = AlignOptions { block_bases: 50_000, ..AlignOptions::default() };
+    bwa_identity::align(&sample(), &options, &out).run_ok();
+    let lists = interval_lists(&sample().reference);
+    align(&lists, &out).arg("--resume").run().assert_rejected(&[2], &["--metrics was not set", "GcBias"]);
+    align(&lists, &out).run_ok();
+    align(&lists, &out).arg("--resume").run_ok();
+    let text = fs::read_to_string(&lists.baits).expect("the list can be read");
+    fs::write(&lists.baits, text.trim_end().rsplit_once('\n').expect("it has lines").0).expect("it can be written to");
+    align(&lists, &out).arg("--resume").run().assert_rejected(&[2], &["--baits", "--metrics was"]);
 }
 
 #[test]

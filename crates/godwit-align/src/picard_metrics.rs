@@ -70,6 +70,7 @@ pub fn collect_picard_metrics(
     let input = options.bam.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut files = unordered.into_files(&counts, &input);
     files.extend(ordered.into_files(&counts, &mut inputs.windows.clone(), &input)?);
+    inputs.warn_of_omitted_oxog(&files, observer);
     Ok(PicardMetricsReport { records, files: write_files(options, &files)? })
 }
 

@@ -63,6 +63,14 @@ pub(crate) fn publish_report(
     {
         run.record_publish(staged).map_err(PipelineError::file("write the journal of", json_path))?;
     }
+    for path in &reduced.unwritten_metrics {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(PipelineError::file("remove", path)(error));
+            }
+            _ => {}
+        }
+    }
     reduced.files.publish().map_err(|(path, source)| PipelineError::File { action: "publish", path, source })?;
     Ok(report)
 }

@@ -188,7 +188,9 @@ pub struct OrderedMetrics {
     wgs: Option<WgsDepth>,
     hybrid_selection: Option<TargetCoverage>,
     amplicons: Option<TargetCoverage>,
+    /// `None` if OxoG is not requested, or optional and a read has no read group.
     oxidation: Option<Oxidation>,
+    is_oxog_optional: bool,
 }
 
 /// The counts of [`OrderedMetrics`] over finished positions.
@@ -201,7 +203,8 @@ pub(crate) struct OrderedCounts {
 }
 
 impl OrderedMetrics {
-    /// Returns counts of no records. Metrics of targets without their interval lists are not counted.
+    /// Returns counts of no records. Metrics of targets without their interval lists are not counted. If
+    /// `is_oxog_optional`, OxoG is left out if the read groups do not suffice for it; otherwise this is an error.
     ///
     /// # Errors
     /// [`MetricsError::ReadGroups`] if the read groups do not suffice for a metric.
@@ -210,6 +213,7 @@ impl OrderedMetrics {
         genome: &Genome,
         read_groups: &[ReadGroup],
         lists: TargetLists,
+        is_oxog_optional: bool,
     ) -> Result<Self, MetricsError> {
         let has = |metric| metrics.contains(&metric);
         let coverage = |probes: Option<IntervalList>, rules| {
@@ -217,12 +221,17 @@ impl OrderedMetrics {
         };
         let hybrid_selection = coverage(lists.baits, HYBRID_SELECTION_RULES).filter(|_| has(Metric::HsMetrics));
         let amplicons = coverage(lists.amplicons, AMPLICON_RULES).filter(|_| has(Metric::TargetedPcr));
+        let oxidation = match has(Metric::OxoG).then(|| Oxidation::new(read_groups)).transpose() {
+            Err(MetricsError::ReadGroups { .. }) if is_oxog_optional => None,
+            oxidation => oxidation?,
+        };
         Ok(Self {
             buffer: AlignmentBuffer::default(),
             wgs: has(Metric::WgsMetrics).then(WgsDepth::default),
             hybrid_selection,
             amplicons,
-            oxidation: has(Metric::OxoG).then(|| Oxidation::new(read_groups)).transpose()?,
+            oxidation,
+            is_oxog_optional,
         })
     }
 
@@ -263,21 +272,25 @@ impl OrderedMetrics {
             coverage.add(record, alignment, scope);
         }
         if let Some(oxidation) = &mut self.oxidation {
-            oxidation.add(record, alignment, tags, scope, reference)?;
+            match oxidation.add(record, alignment, tags, scope, reference) {
+                Err(MetricsError::NoReadGroup { .. }) if self.is_oxog_optional => self.oxidation = None,
+                added => added?,
+            }
         }
         Ok(())
     }
 
-    /// Returns counts of no records for the same metrics, which take only bases from the place `start` to before the
-    /// place `end`. A place is the index of a contig and a 0-based position.
-    pub(crate) fn for_places(&self, start: (u32, u32), end: (u32, u32)) -> Self {
-        let coverage = |coverage: &Option<TargetCoverage>| coverage.as_ref().map(|all| all.for_places(start, end));
+    /// Returns counts of no records for the same metrics, which take only bases from the position `start` to before the
+    /// position `end`. A position is the index of a contig and a 0-based position in it.
+    pub(crate) fn for_bounds(&self, start: (u32, u32), end: (u32, u32)) -> Self {
+        let coverage = |coverage: &Option<TargetCoverage>| coverage.as_ref().map(|all| all.for_bounds(start, end));
         Self {
             buffer: AlignmentBuffer::default(),
             wgs: self.wgs.as_ref().map(|_| WgsDepth::default()),
             hybrid_selection: coverage(&self.hybrid_selection),
             amplicons: coverage(&self.amplicons),
             oxidation: self.oxidation.as_ref().map(Oxidation::without_counts),
+            is_oxog_optional: self.is_oxog_optional,
         }
     }
 
@@ -310,8 +323,10 @@ impl OrderedMetrics {
                 mine.add_totals(theirs);
             }
         }
-        if let (Some(mine), Some(theirs)) = (&mut self.oxidation, &other.oxidation) {
-            mine.add_counts(theirs);
+        match (&mut self.oxidation, &other.oxidation) {
+            (Some(mine), Some(theirs)) => mine.add_counts(theirs),
+            // OxoG is left out of the other counts, because a read has no read group.
+            _ => self.oxidation = None,
         }
     }
 

@@ -17,27 +17,31 @@ use crate::error::MetricsError;
 /// Number of positions at the start of a partition that are counted when partitions are joined. Alignments of short reads
 /// are much shorter. The records that start there are in memory until all earlier partitions are finished.
 const BORDER_BASES: u32 = 5_000;
+/// Maximum size of the records that a partition holds until it is joined, bytes. A partition that has more is not joined,
+/// and the metrics are computed from the finished file. At a depth of 30, reads of 150 bases at a border take less than
+/// 1 MiB.
+const MAX_BORDER_BYTES: usize = 16 << 20;
 /// Records with one of these flags have no bases in any metric that needs the order.
 const UNCOUNTED_FLAGS: u16 = flags::UNMAPPED | flags::SECONDARY | flags::DUPLICATE;
 
 /// A position in the genome: index of a contig, and 0-based position. Records without a contig are behind all contigs.
 type GenomePosition = (u32, u32);
 
-/// The places of a partition.
+/// First position of a partition, and first position after it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct PartitionPlaces {
+struct PartitionBounds {
     start: GenomePosition,
-    /// First place after the partition.
+    /// First position after the partition.
     end: GenomePosition,
 }
 
-impl PartitionPlaces {
+impl PartitionBounds {
     fn new(from: SortKey, until: SortKey) -> Self {
-        let place = |key: SortKey| (key.contig() as u32, key.position().max(0) as u32);
-        Self { start: place(from), end: place(until) }
+        let position = |key: SortKey| (key.contig() as u32, key.position().max(0) as u32);
+        Self { start: position(from), end: position(until) }
     }
 
-    /// Returns the first place that is counted with the partition.
+    /// Returns the first position that is counted with the partition.
     fn inner_start(&self) -> GenomePosition {
         (self.start.0, self.start.1.saturating_add(BORDER_BASES))
     }
@@ -59,6 +63,7 @@ impl PartitionPlaces {
 /// Records of one contig near a border, in the order of the file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct BorderRecords {
+    #[serde(with = "base64_text")]
     bytes: Vec<u8>,
     records: Vec<BorderRecord>,
 }
@@ -70,6 +75,22 @@ struct BorderRecord {
     end: u32,
     /// End of the packed record in the bytes.
     end_offset: usize,
+}
+
+/// Bytes as base64, which is much shorter in JSON than a list of numbers.
+mod base64_text {
+    use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64_STANDARD_NO_PAD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        BASE64_STANDARD_NO_PAD.decode(text).map_err(D::Error::custom)
+    }
 }
 
 impl BorderRecords {
@@ -102,9 +123,13 @@ pub struct PartitionMetrics {
     buffer: AlignmentBuffer,
     records: RecordMetrics,
     ordered: OrderedMetrics,
-    places: PartitionPlaces,
+    bounds: PartitionBounds,
     first_records: BorderRecords,
     last_records: BorderRecords,
+    /// Maximum size of both groups of records together, bytes.
+    max_border_bytes: usize,
+    /// True if the records near the borders were too large, so that none is held.
+    is_incomplete: bool,
 }
 
 /// The counts of a finished partition.
@@ -112,25 +137,29 @@ pub struct PartitionMetrics {
 pub struct PartitionCounts {
     records: RecordMetrics,
     ordered: OrderedCounts,
-    places: PartitionPlaces,
+    bounds: PartitionBounds,
     /// Records that start at the first positions of the partition.
     first_records: BorderRecords,
     /// Records that reach beyond the last position of the partition.
     last_records: BorderRecords,
+    /// True if the records near the borders are missing, because they were too large.
+    is_incomplete: bool,
 }
 
 impl PartitionMetrics {
     /// Returns counts of no records for the metrics of `records` and `ordered`. The keys of the partition's records are at
     /// least `from` and less than `until`.
     pub fn new(records: RecordMetrics, ordered: &OrderedMetrics, from: SortKey, until: SortKey) -> Self {
-        let places = PartitionPlaces::new(from, until);
+        let bounds = PartitionBounds::new(from, until);
         Self {
             buffer: AlignmentBuffer::default(),
             records,
-            ordered: ordered.for_places(places.inner_start(), places.end),
-            places,
+            ordered: ordered.for_bounds(bounds.inner_start(), bounds.end),
+            bounds,
             first_records: BorderRecords::default(),
             last_records: BorderRecords::default(),
+            max_border_bytes: MAX_BORDER_BYTES,
+            is_incomplete: false,
         }
     }
 
@@ -151,19 +180,29 @@ impl PartitionMetrics {
             return Ok(());
         }
         let contig = record.contig() as u32;
-        let scope = self.places.inner_scope(contig);
+        let scope = self.bounds.inner_scope(contig);
         self.ordered.add_decoded((record, &alignment, &tags), scope, reference)?;
-        if flag & UNCOUNTED_FLAGS == 0 {
+        if flag & UNCOUNTED_FLAGS == 0 && !self.is_incomplete {
             let start = record.position().max(0) as u32;
             let end = start + alignment.reference_bases as u32;
-            if contig == self.places.start.0 && start < scope.start {
+            if contig == self.bounds.start.0 && start < scope.start {
                 self.first_records.push(record, flag, end);
             }
-            if contig == self.places.end.0 && end > self.places.end.1 {
+            if contig == self.bounds.end.0 && end > self.bounds.end.1 {
                 self.last_records.push(record, flag, end);
             }
+            self.limit_border_bytes();
         }
         Ok(())
+    }
+
+    /// Drops the records near the borders if they are too large.
+    fn limit_border_bytes(&mut self) {
+        if self.first_records.bytes.len() + self.last_records.bytes.len() > self.max_border_bytes {
+            self.is_incomplete = true;
+            self.first_records = BorderRecords::default();
+            self.last_records = BorderRecords::default();
+        }
     }
 
     /// Ends the partition and returns its counts.
@@ -171,9 +210,10 @@ impl PartitionMetrics {
         PartitionCounts {
             records: self.records,
             ordered: self.ordered.into_counts(),
-            places: self.places,
+            bounds: self.bounds,
             first_records: self.first_records,
             last_records: self.last_records,
+            is_incomplete: self.is_incomplete,
         }
     }
 }
@@ -189,7 +229,8 @@ pub struct PartitionJoiner<R> {
     carried: BorderRecords,
     next_partition: usize,
     out_of_order: BTreeMap<usize, PartitionCounts>,
-    /// True if a record reached so far into the next partition that its bases were not counted.
+    /// True if a record reached so far into the next partition that its bases were not counted, or if a partition held no
+    /// records. Then partitions are no longer joined, and no records are held.
     is_incomplete: bool,
 }
 
@@ -200,8 +241,8 @@ pub struct JoinedMetrics {
     pub records: RecordMetrics,
     /// Counts that depend on the order.
     pub ordered: OrderedMetrics,
-    /// True if `ordered` lacks bases, because an alignment reached too far beyond the border of its partition. The
-    /// records must be counted again in one partition.
+    /// True if `ordered` lacks bases, because an alignment reached too far beyond the border of its partition, or the
+    /// records near a border were too large. The records must be counted again in one partition.
     pub is_incomplete: bool,
 }
 
@@ -225,6 +266,15 @@ impl<R: ReferenceBases> PartitionJoiner<R> {
     /// # Errors
     /// [`MetricsError::Reference`] if the reference cannot be read.
     pub fn add(&mut self, at: usize, partition: PartitionCounts) -> Result<(), MetricsError> {
+        if self.is_incomplete || partition.is_incomplete {
+            self.is_incomplete = true;
+            self.carried = BorderRecords::default();
+            self.records.merge(partition.records);
+            for (_, partition) in std::mem::take(&mut self.out_of_order) {
+                self.records.merge(partition.records);
+            }
+            return Ok(());
+        }
         self.out_of_order.insert(at, partition);
         while let Some(partition) = self.out_of_order.remove(&self.next_partition) {
             self.join(partition)?;
@@ -234,24 +284,24 @@ impl<R: ReferenceBases> PartitionJoiner<R> {
     }
 
     fn join(&mut self, partition: PartitionCounts) -> Result<(), MetricsError> {
-        let PartitionCounts { records, ordered, places, first_records, last_records } = partition;
+        let PartitionCounts { records, ordered, bounds, first_records, last_records, .. } = partition;
         self.records.merge(records);
         self.ordered.add_counts(&ordered);
-        let scope = places.border_scope();
+        let scope = bounds.border_scope();
         for (record, entry) in self.carried.iter().chain(first_records.iter()) {
             let alignment = self.buffer.decode(record, entry.flag);
             let tags = RecordTags::from_record(record);
             self.ordered.add_decoded((record, &alignment, &tags), scope, &mut self.reference)?;
         }
         self.ordered.finish_contig();
-        let is_one_contig = places.start.0 == places.end.0;
-        let is_border_alone = is_one_contig && scope.end == places.end.1;
+        let is_one_contig = bounds.start.0 == bounds.end.0;
+        let is_border_alone = is_one_contig && scope.end == bounds.end.1;
         self.is_incomplete |= !is_border_alone && self.carried.reaches_beyond(scope.end);
         let earlier = std::mem::take(&mut self.carried);
         if is_one_contig {
-            self.carried.append_beyond(&earlier, places.end.1);
+            self.carried.append_beyond(&earlier, bounds.end.1);
         }
-        self.carried.append_beyond(&last_records, places.end.1);
+        self.carried.append_beyond(&last_records, bounds.end.1);
         Ok(())
     }
 
@@ -259,5 +309,109 @@ impl<R: ReferenceBases> PartitionJoiner<R> {
     pub fn finish(self) -> JoinedMetrics {
         let Self { records, ordered, is_incomplete, .. } = self;
         JoinedMetrics { records, ordered, is_incomplete }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use godwit_model::{Contig, Genome};
+
+    use super::*;
+    use crate::collector::TargetLists;
+    use crate::metric::Metric;
+    use crate::reference_scan::ReferenceCounts;
+
+    /// Length of the contig, bases.
+    const CONTIG_BASES: u32 = 100_000;
+
+    /// A reference of the base A.
+    struct OnlyA(Vec<u8>);
+
+    impl ReferenceBases for OnlyA {
+        fn codes(&mut self, _contig: i32, start: u32, end: u32) -> io::Result<&[u8]> {
+            Ok(&self.0[start as usize..end.min(CONTIG_BASES) as usize])
+        }
+    }
+
+    fn reference() -> OnlyA {
+        OnlyA(vec![1; CONTIG_BASES as usize])
+    }
+
+    fn empty_metrics() -> (RecordMetrics, OrderedMetrics) {
+        let contig = Contig { name: "one".to_owned(), length: CONTIG_BASES, alternate: false };
+        let genome = Genome::new(vec![contig]).expect("the genome is valid");
+        let metrics = [Metric::WgsMetrics];
+        let ordered = OrderedMetrics::new(&metrics, &genome, &[], TargetLists::default(), false);
+        (RecordMetrics::new(&metrics, &genome), ordered.expect("WgsMetrics needs no read groups"))
+    }
+
+    /// Returns the packed first read of a pair with eight bases, and a deletion in its middle.
+    fn packed_record(position: i32, deletion: i32) -> Vec<u8> {
+        let cigar = [4 << 4, deletion << 4 | 2, 4 << 4];
+        let cigar = if deletion > 0 { &cigar[..] } else { &[8 << 4] };
+        let name = i32::from_le_bytes([b'a' + (position % 20) as u8, b'0', b'1', 0]);
+        let start = [0, position, 60 << 8 | 4, 99 << 16 | cigar.len() as i32, 8, 0, position, 8, name];
+        let bases = [0x1111_1111, 0x1e1e_1e1e, 0x1e1e_1e1e];
+        start.iter().chain(cigar).chain(&bases).flat_map(|word: &i32| word.to_le_bytes()).collect()
+    }
+
+    /// Joins the partitions between `borders`, of records before and after 10,000, one of which has a deletion. Partitions
+    /// hold at most `max_border_bytes`.
+    fn join(borders: &[i32], deletion: i32, max_border_bytes: usize) -> JoinedMetrics {
+        let records: Vec<_> = (0..20).map(|at| packed_record(9_990 + at, if at == 5 { deletion } else { 0 })).collect();
+        let (empty, ordered) = empty_metrics();
+        let mut joiner = PartitionJoiner::new(empty.clone(), ordered.clone(), reference());
+        for (at, bounds) in borders.windows(2).enumerate() {
+            let [from, until] = [bounds[0], bounds[1]].map(|position| SortKey::new(0, position, false));
+            let mut partition = PartitionMetrics::new(empty.clone(), &ordered, from, until);
+            partition.max_border_bytes = max_border_bytes;
+            for bytes in &records {
+                let record = RawRecord::from_bytes(bytes, 1).expect("the record is valid");
+                if (bounds[0]..bounds[1]).contains(&record.position()) {
+                    partition.add(record, record.flag(), &mut reference()).expect("the reference can be read");
+                }
+            }
+            let counts = serde_json::to_vec(&partition.finish()).expect("counts are JSON");
+            let counts = serde_json::from_slice(&counts).expect("counts are read as they were written");
+            joiner.add(at, counts).expect("the reference can be read");
+        }
+        joiner.finish()
+    }
+
+    fn text(joined: JoinedMetrics) -> String {
+        let files = joined.ordered.into_files(&ReferenceCounts::default(), &mut reference(), "a.bam");
+        files.expect("the reference can be read").remove(0).text
+    }
+
+    #[test]
+    fn only_an_alignment_far_beyond_a_border_makes_the_joined_metrics_incomplete() {
+        for (deletion, is_incomplete) in [(0, false), (700, false), (20_000, true)] {
+            let joined = join(&[0, 10_000, CONTIG_BASES as i32], deletion, MAX_BORDER_BYTES);
+            assert_eq!(joined.is_incomplete, is_incomplete, "a deletion of {deletion} bases");
+            if !is_incomplete {
+                let whole = join(&[0, CONTIG_BASES as i32], deletion, MAX_BORDER_BYTES);
+                assert_eq!(text(joined), text(whole), "a deletion of {deletion} bases");
+            }
+        }
+    }
+
+    #[test]
+    fn records_above_the_limit_at_a_border_are_dropped_and_make_the_joined_metrics_incomplete() {
+        let borders = [0, 10_000, 10_005, CONTIG_BASES as i32];
+        assert!(!join(&borders, 0, MAX_BORDER_BYTES).is_incomplete);
+        assert!(join(&borders, 0, 300).is_incomplete);
+        let (empty, ordered) = empty_metrics();
+        let [from, until] = [10_000, 20_000].map(|position| SortKey::new(0, position, false));
+        let mut partition = PartitionMetrics::new(empty, &ordered, from, until);
+        partition.max_border_bytes = 300;
+        let bytes = packed_record(10_000, 0);
+        let record = RawRecord::from_bytes(&bytes, 1).expect("the record is valid");
+        for _ in 0..100 {
+            partition.add(record, record.flag(), &mut reference()).expect("the reference can be read");
+        }
+        let counts = partition.finish();
+        assert!(counts.is_incomplete && counts.first_records.bytes.is_empty());
     }
 }

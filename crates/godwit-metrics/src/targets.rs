@@ -138,9 +138,9 @@ impl TargetCoverage {
         Self { totals: TargetTotals::new(0, panel.target_bases), panel: Arc::new(panel) }
     }
 
-    /// Returns counts of no records of the same targets, which take only bases from the place `start` to before the place
-    /// `end`. A place is the index of a contig and a 0-based position.
-    pub(crate) fn for_places(&self, start: (u32, u32), end: (u32, u32)) -> Self {
+    /// Returns counts of no records of the same targets, which take only bases from the position `start` to before the
+    /// position `end`. A position is the index of a contig and a 0-based position in it.
+    pub(crate) fn for_bounds(&self, start: (u32, u32), end: (u32, u32)) -> Self {
         let [first, last] = [start, end].map(|(contig, position)| self.panel.bases_before(contig, position));
         Self { panel: Arc::clone(&self.panel), totals: TargetTotals::new(first, last.saturating_sub(first)) }
     }

@@ -82,6 +82,8 @@ pub enum FingerprintKey<'k> {
     HardFilters,
     /// The filter method that was selected.
     FiltersUsed,
+    /// The requested metrics of Picard, with names and checksums of their interval lists.
+    PicardMetrics,
 }
 
 impl FingerprintKey<'_> {
@@ -120,6 +122,7 @@ impl FingerprintKey<'_> {
             Self::IndelResource => "--indel-resource",
             Self::HardFilters => "the hard filters",
             Self::FiltersUsed => "the filters used",
+            Self::PicardMetrics => "--metrics",
         };
         name.to_owned()
     }
@@ -200,6 +203,7 @@ mod tests {
             (FingerprintKey::IndelResource, "--indel-resource"),
             (FingerprintKey::HardFilters, "the hard filters"),
             (FingerprintKey::FiltersUsed, "the filters used"),
+            (FingerprintKey::PicardMetrics, "--metrics"),
         ] {
             let fact = key.fact("v".to_owned());
             assert_eq!((fact.name.as_str(), fact.value.as_str()), (name, "v"));

@@ -59,6 +59,9 @@ pub(super) fn align_fingerprint(
         let sites = recalibration.known_sites.iter().map(describe).collect::<Result<Vec<_>, _>>()?;
         fingerprint.push(FingerprintKey::KnownSites.fact(sites.join("; ")));
     }
+    if let Some(request) = &options.job.picard_metrics {
+        fingerprint.push(FingerprintKey::PicardMetrics.fact(request.fingerprint_text()?));
+    }
     fingerprint.extend(step.map(PythonStep::fingerprint_entry));
     Ok(fingerprint)
 }

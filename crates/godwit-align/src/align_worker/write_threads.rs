@@ -90,6 +90,9 @@ pub(super) fn prepare_writing<'s>(
     let Some(store) = shared.slice_store.get() else { return Ok(()) };
     let mut made_of = blake3::Hasher::new();
     made_of.update(&serde_json::to_vec(&job).map_err(|error| PipelineError::malformed_command(error.to_string()))?);
+    if let Some(request) = &job.writing.picard_metrics {
+        made_of.update(request.fingerprint_text()?.as_bytes());
+    }
     let is_bam_alone = job.output_paths == OutputPaths { bam: job.output_paths.bam.clone(), ..OutputPaths::default() };
     let header =
         Header::parse(job.header.as_bytes()).map_err(|error| PipelineError::malformed_command(error.to_string()))?;

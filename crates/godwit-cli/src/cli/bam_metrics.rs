@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use godwit_metrics::Metric;
+use godwit_model::ErrorKind;
 use godwit_pipeline::reduce::PicardMetricsRequest;
 
 use super::CommonArgs;
 use crate::config::THIS_RUN_HEADING;
+use crate::failure::Failure;
 
 /// The value of `--metrics` that stands for all metrics.
 const ALL_METRICS: &str = "all";
@@ -58,7 +60,10 @@ pub struct TargetListArgs {
 impl TargetListArgs {
     /// Returns the request for these metrics, each once; `None` if there are none. The paths are absolute, because workers
     /// of a cluster run may have other working directories.
-    pub fn request(&self, metrics: &[RequestedMetrics]) -> Option<PicardMetricsRequest> {
+    ///
+    /// # Errors
+    /// A failure of kind [`ErrorKind::Usage`] if an interval list is given that no requested metric uses.
+    pub fn request(&self, metrics: &[RequestedMetrics]) -> Result<Option<PicardMetricsRequest>, Failure> {
         let has_lists = |metric: &Metric| match metric {
             Metric::HsMetrics => self.baits.is_some() && self.targets.is_some(),
             Metric::TargetedPcr => self.amplicons.is_some() && self.targets.is_some(),
@@ -68,17 +73,42 @@ impl TargetListArgs {
         let is_named = |metric: &Metric| metrics.contains(&RequestedMetrics::One(*metric));
         let requested = Metric::ALL.into_iter().filter(|metric| is_named(metric) || (all && has_lists(metric)));
         let metrics: Vec<Metric> = requested.collect();
+        self.check_use(&metrics)?;
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        (!metrics.is_empty()).then(|| PicardMetricsRequest {
-            metrics,
+        let request = PicardMetricsRequest {
             targets: self.targets.as_ref().map(absolute),
             baits: self.baits.as_ref().map(absolute),
             amplicons: self.amplicons.as_ref().map(absolute),
-        })
+            is_oxog_optional: all && !is_named(&Metric::OxoG),
+            metrics,
+        };
+        Ok((!request.metrics.is_empty()).then_some(request))
+    }
+
+    /// Rejects interval lists that no requested metric uses.
+    fn check_use(&self, requested: &[Metric]) -> Result<(), Failure> {
+        let (hybrid, amplicon) = (Metric::HsMetrics, Metric::TargetedPcr);
+        for (list, option, users, remedy) in [
+            (&self.baits, "--baits", &[hybrid][..], "add --metrics all, or name it"),
+            (&self.amplicons, "--amplicons", &[amplicon], "add --metrics all, or name it"),
+            (
+                &self.targets,
+                "--targets",
+                &[hybrid, amplicon],
+                "add --metrics all with --baits or --amplicons, or name them",
+            ),
+        ] {
+            if list.is_some() && !users.iter().any(|metric| requested.contains(metric)) {
+                let users = users.iter().map(Metric::to_string).collect::<Vec<_>>().join(" and ");
+                return Err(Failure::new(ErrorKind::Usage, format!("{option} is used by {users} only: {remedy}")));
+            }
+        }
+        Ok(())
     }
 }
 
 /// The metrics of a job, and their interval lists.
+#[derive(Debug)]
 pub struct JobMetrics {
     /// True to compute any metrics.
     pub is_on: bool,
@@ -88,13 +118,21 @@ pub struct JobMetrics {
 
 impl JobMetrics {
     /// Returns the metrics that the values of `--metrics` select.
-    pub fn new(values: &[MetricsValue], lists: &TargetListArgs) -> Self {
+    ///
+    /// # Errors
+    /// A failure of kind [`ErrorKind::Usage`] if `off` is not the only value, or for an interval list that no metric uses.
+    pub fn new(values: &[MetricsValue], lists: &TargetListArgs) -> Result<Self, Failure> {
+        let is_off = values.contains(&MetricsValue::Off);
+        if is_off && values.len() > 1 {
+            let message = "--metrics off excludes other values: leave out off, or the other values";
+            return Err(Failure::new(ErrorKind::Usage, message.to_owned()));
+        }
         let named = values.iter().filter_map(|value| match value {
             MetricsValue::Picard(metrics) => Some(*metrics),
             MetricsValue::On | MetricsValue::Off => None,
         });
         let named: Vec<RequestedMetrics> = named.collect();
-        Self { is_on: values.iter().any(|value| *value != MetricsValue::Off), picard: lists.request(&named) }
+        Ok(Self { is_on: !is_off && !values.is_empty(), picard: lists.request(&named)? })
     }
 }
 
@@ -150,17 +188,54 @@ mod tests {
         assert!(message.contains("AlignmentSummary, InsertSize"), "{message}");
     }
 
+    fn job_metrics(text: &str, lists: &TargetListArgs) -> Result<JobMetrics, Failure> {
+        let values = text.split(',').map(|name| parse_job_metrics(name).expect("it is a value"));
+        JobMetrics::new(&values.collect::<Vec<_>>(), lists)
+    }
+
     #[test]
     fn metrics_of_a_job_are_switched_or_named() {
         let none = TargetListArgs { targets: None, baits: None, amplicons: None };
         let parse = |text: &str| {
-            let values: Vec<MetricsValue> =
-                text.split(',').map(|name| parse_job_metrics(name).expect("it is a value")).collect();
-            let JobMetrics { is_on, picard } = JobMetrics::new(&values, &none);
+            let JobMetrics { is_on, picard } = job_metrics(text, &none).expect("the values agree");
             (is_on, picard.map_or(0, |request| request.metrics.len()))
         };
         assert_eq!([parse("on"), parse("off"), parse("true")], [(true, 0), (false, 0), (true, 0)]);
         assert_eq!([parse("all"), parse("OxoG,gcbias")], [(true, 8), (true, 2)]);
         assert!(parse_job_metrics("RnaSeq").expect_err("RnaSeq is not computed").contains("on, off, all"));
+        for text in ["off,GcBias", "on,off"] {
+            let error = job_metrics(text, &none).expect_err("off excludes others");
+            assert_eq!(error.kind, ErrorKind::Usage);
+        }
+    }
+
+    #[test]
+    fn interval_lists_that_no_metric_uses_are_rejected() {
+        let path = || Some(PathBuf::from("a.interval_list"));
+        let all = TargetListArgs { targets: path(), baits: path(), amplicons: path() };
+        let baits = TargetListArgs { targets: path(), baits: path(), amplicons: None };
+        let targets = TargetListArgs { targets: path(), baits: None, amplicons: None };
+        assert!(job_metrics("all", &all).is_ok() && job_metrics("GcBias,HsMetrics", &baits).is_ok());
+        for (text, lists, option) in [
+            ("on", &all, "--baits"),
+            ("HsMetrics", &all, "--amplicons"),
+            ("off", &baits, "--baits"),
+            ("all", &targets, "--targets"),
+            ("GcBias", &targets, "--targets"),
+        ] {
+            let error = job_metrics(text, lists).expect_err("a list is not used");
+            assert!(error.message.starts_with(option), "{text}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn oxog_is_optional_unless_it_is_named() {
+        let none = TargetListArgs { targets: None, baits: None, amplicons: None };
+        let is_optional =
+            |text| job_metrics(text, &none).expect("it is valid").picard.map(|request| request.is_oxog_optional);
+        assert_eq!(
+            [is_optional("all"), is_optional("all,OxoG"), is_optional("OxoG")],
+            [Some(true), Some(false), Some(false)]
+        );
     }
 }

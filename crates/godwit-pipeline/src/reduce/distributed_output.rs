@@ -27,7 +27,7 @@ use super::qc::{QcJob, QcPart, QcThread, open_reference};
 use super::recalibration::{BaseRecalibration, count_partition};
 use super::sink::{ColumnFiles, PartitionedOutputs, UNFINISHED_PREFIX};
 use super::step_partition::{PythonStepJob, StepTableContext};
-use super::write::{MarkedRuns, PartitionResults, UnpublishedOutputs, create_outputs, writing_error};
+use super::write::{JobMonitor, MarkedRuns, PartitionResults, UnpublishedOutputs, create_outputs, writing_error};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartEdges, PartExtent, PartLocation, PartitionedFile, copy_part};
 use crate::read_groups::ReadGroups;
@@ -414,7 +414,7 @@ impl OutputAssembler<'_> {
     }
 
     /// Finishes the output files and adds indexes, counts and metrics. `recalibration_report`: the report of base
-    /// qualities, if they were changed.
+    /// qualities, if they were changed. `monitor`: receiver of warnings, and cancel flag.
     ///
     /// # Errors
     /// A [`PipelineError`]; [`PipelineError::CountMismatch`] if a part is missing.
@@ -423,6 +423,7 @@ impl OutputAssembler<'_> {
         genome: &Genome,
         outputs: &Outputs,
         recalibration_report: Option<String>,
+        monitor: JobMonitor,
     ) -> Result<UnpublishedOutputs, PipelineError> {
         let places = self.output_paths().map_err(|error| writing_error(error, &self.stem))?;
         for directory in places.parquet.iter().chain(&places.arrow) {
@@ -451,7 +452,7 @@ impl OutputAssembler<'_> {
             recalibration_report,
             started_at: self.started_at,
         };
-        written.into_outputs(self.marked, self.outputs, genome, outputs)
+        written.into_outputs(self.marked, self.outputs, genome, outputs, monitor)
     }
 }
 

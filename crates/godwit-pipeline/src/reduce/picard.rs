@@ -1,12 +1,13 @@
 //! Picard's metrics of a BAM: their request, the data that all threads share, and their computation for a file that is
 //! written in partitions.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use godwit_files::AtomicSet;
+use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::bam::{self, RecordBuffer};
 use godwit_formats::sam::Header;
 use godwit_io::bgzf;
@@ -19,7 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use super::outputs::{Format, Outputs};
 use super::qc::{ReferenceWindows, open_reference};
+use super::write::JobMonitor;
 use crate::error::PipelineError;
+use crate::manifest::range_checksum;
+use crate::observer::{Event, Observer};
 use crate::runs::SplitPartition;
 
 /// Bytes of records that are read at a time.
@@ -36,6 +40,8 @@ pub struct PicardMetricsRequest {
     pub baits: Option<PathBuf>,
     /// Path of the interval list of the amplicons, for [`Metric::TargetedPcr`].
     pub amplicons: Option<PathBuf>,
+    /// True to leave out [`Metric::OxoG`] if a read has no read group; false: this is an error.
+    pub is_oxog_optional: bool,
 }
 
 impl PicardMetricsRequest {
@@ -60,6 +66,32 @@ impl PicardMetricsRequest {
         [&self.targets, &self.baits, &self.amplicons].into_iter().flatten().map(PathBuf::as_path)
     }
 
+    /// Returns a text of all values on which the metrics of given records depend, for fingerprints of jobs: the names of
+    /// the metrics, and for each interval list its option, its file name and the checksum of its content. Metrics files
+    /// contain the names of the lists.
+    ///
+    /// # Errors
+    /// [`PipelineError::File`] if an interval list cannot be read.
+    pub fn fingerprint_text(&self) -> Result<String, PipelineError> {
+        let mut text = self.metrics.iter().map(Metric::to_string).collect::<Vec<_>>().join(",");
+        for (option, path) in [("--targets", &self.targets), ("--baits", &self.baits), ("--amplicons", &self.amplicons)]
+        {
+            let Some(path) = path else { continue };
+            let checksum = File::open(path).and_then(|file| range_checksum(&file, 0, file.metadata()?.len()));
+            let checksum = checksum.map_err(PipelineError::file("read", path))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            text += &format!(" {option} {name} {}", &checksum[..16]);
+        }
+        Ok(text)
+    }
+
+    /// Returns the paths of the files of the requested metrics that are not among `files`.
+    pub(super) fn unwritten_paths(&self, files: &[MetricsFile], outputs: &Outputs) -> Vec<PathBuf> {
+        let suffixes = self.metrics.iter().flat_map(|metric| metric.suffixes().iter().copied());
+        let unwritten = suffixes.filter(|suffix| files.iter().all(|file| file.suffix != *suffix));
+        unwritten.map(|suffix| outputs.path_with_suffix(suffix)).collect()
+    }
+
     fn open_lists(&self, genome: &Genome) -> Result<TargetLists, PipelineError> {
         self.check()?;
         let open = |path: &Option<PathBuf>| {
@@ -80,6 +112,8 @@ pub struct PicardInputs {
     /// Counts of no records that depend on the order.
     pub ordered: OrderedMetrics,
     needs_reference_counts: bool,
+    /// The requested metrics.
+    requested: Vec<Metric>,
 }
 
 impl PicardInputs {
@@ -103,8 +137,9 @@ impl PicardInputs {
         Ok(Self {
             windows,
             records: RecordMetrics::new(&request.metrics, &genome),
-            ordered: OrderedMetrics::new(&request.metrics, &genome, &read_groups, lists)?,
+            ordered: OrderedMetrics::new(&request.metrics, &genome, &read_groups, lists, request.is_oxog_optional)?,
             needs_reference_counts: request.metrics.iter().any(needs_counts),
+            requested: request.metrics.clone(),
             genome,
         })
     }
@@ -117,6 +152,10 @@ impl PicardInputs {
     ) -> Result<Option<Self>, PipelineError> {
         let requested = request.zip(reference);
         requested.map(|(request, reference)| Self::open(request, reference, header, "the output")).transpose()
+    }
+
+    fn new_joiner(&self) -> PartitionJoiner<ReferenceWindows> {
+        PartitionJoiner::new(self.records.clone(), self.ordered.clone(), self.windows.clone())
     }
 
     /// Counts the bases of all contigs, if a metric needs their number; each thread counts one contig at a time.
@@ -146,13 +185,39 @@ impl PicardInputs {
         })
     }
 
+    /// Warns of OxoG if it is requested and not among the files, because a read has no read group.
+    pub fn warn_of_omitted_oxog(&self, files: &[MetricsFile], observer: &dyn Observer) {
+        let is_written = files.iter().any(|file| file.metric == Metric::OxoG);
+        if self.requested.contains(&Metric::OxoG) && !is_written {
+            let message = "OxoG is not computed, because it needs a read group of the header for each read, and at most \
+                           64 libraries; add RG tags, or name the other metrics with --metrics";
+            observer.event(&Event::Warning { message: message.to_owned() });
+        }
+    }
+
+    /// Warns of the metrics that depend on the order of records, which cannot be computed without a BAM.
+    fn warn_of_missing_bam(&self, observer: &dyn Observer) {
+        let names = self.requested.iter().filter(|metric| metric.needs_order()).map(Metric::to_string);
+        let message = format!(
+            "{} are not written: near a border of partitions, an alignment is too long or the reads are too many, and \
+             there is no unencrypted BAM among the outputs to count them again; add --format bam, or run `godwit \
+             metrics` on a BAM",
+            names.collect::<Vec<_>>().join(", ")
+        );
+        observer.event(&Event::Warning { message });
+    }
+
     /// Counts the records of a BAM in its order, for the metrics that depend on it.
-    fn count_in_order(&self, bam: &Path, threads: usize) -> Result<OrderedMetrics, PipelineError> {
+    fn count_in_order(&self, bam: &Path, threads: usize, monitor: JobMonitor) -> Result<OrderedMetrics, PipelineError> {
+        monitor.observer.event(&Event::Stage { name: "reading the BAM for metrics" });
         let failed = |error: bam::BamError| PipelineError::alignments(bam, error.into());
         let input = bgzf::Reader::open_any(bam, threads, false).map_err(|error| failed(error.into()))?;
         let mut source = bam::Reader::new(input).map_err(failed)?;
         let (mut ordered, mut windows) = (self.ordered.clone(), self.windows.clone());
         loop {
+            if monitor.cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
             let mut buffer = RecordBuffer::default();
             if !source.read_records(&mut buffer, BUFFER_BYTES).map_err(failed)? {
                 return Ok(ordered);
@@ -168,7 +233,8 @@ impl PicardInputs {
 /// Picard's metrics of the outputs of a job, which all threads share.
 pub(super) struct PicardJob {
     inputs: PicardInputs,
-    joiner: Mutex<PartitionJoiner<ReferenceWindows>>,
+    /// Created with the first partition: a worker of a cluster run, which sends its counts to the head, needs none.
+    joiner: Mutex<Option<PartitionJoiner<ReferenceWindows>>>,
 }
 
 /// Picard's metrics of the partition that a thread writes.
@@ -187,9 +253,7 @@ pub(super) struct FinishedPicardJob {
 
 impl PicardJob {
     pub(super) fn new(inputs: PicardInputs) -> Self {
-        let PicardInputs { records, ordered, windows, .. } = &inputs;
-        let joiner = PartitionJoiner::new(records.clone(), ordered.clone(), windows.clone());
-        Self { joiner: Mutex::new(joiner), inputs }
+        Self { joiner: Mutex::default(), inputs }
     }
 
     pub(super) fn new_thread(&self) -> PicardThread<'_> {
@@ -198,11 +262,13 @@ impl PicardJob {
 
     /// Adds the counts of the partition with the index `at` in the file.
     pub(super) fn add_partition(&self, at: usize, counts: PartitionCounts) -> Result<(), MetricsError> {
-        self.joiner.lock().unwrap_or_else(PoisonError::into_inner).add(at, counts)
+        let mut joiner = self.joiner.lock().unwrap_or_else(PoisonError::into_inner);
+        joiner.get_or_insert_with(|| self.inputs.new_joiner()).add(at, counts)
     }
 
     pub(super) fn finish(self) -> FinishedPicardJob {
-        let joined = self.joiner.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
+        let joiner = self.joiner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let joined = joiner.unwrap_or_else(|| self.inputs.new_joiner()).finish();
         FinishedPicardJob { inputs: self.inputs, joined }
     }
 }
@@ -232,27 +298,35 @@ impl FinishedPicardJob {
     }
 
     /// Writes the metrics files, and returns their texts. If [`FinishedPicardJob::needs_bam`], they are read from the BAM
-    /// among `staged`; without a BAM, the metrics that depend on the order are left out.
+    /// among `staged`; without a BAM, the metrics that depend on the order are left out with a warning.
     pub(super) fn write(
         self,
         staged: &mut AtomicSet,
         outputs: &Outputs,
         threads: usize,
+        monitor: JobMonitor,
     ) -> Result<Vec<MetricsFile>, PipelineError> {
         let bam = outputs.path(Format::Bam);
         let counts = self.inputs.count_reference(threads)?;
         let JoinedMetrics { records, ordered, is_incomplete } = self.joined;
         let ordered = match is_incomplete {
             true => {
+                // The new counts take the memory of these.
+                drop(ordered);
                 let written = staged.files().iter().find(|file| file.path() == bam);
-                written.map(|file| self.inputs.count_in_order(file.temporary_path(), threads)).transpose()?
+                let count = |file: &AtomicFile| self.inputs.count_in_order(file.temporary_path(), threads, monitor);
+                written.map(count).transpose()?
             }
             false => Some(ordered),
         };
         let input = bam.file_name().unwrap_or_default().to_string_lossy();
         let mut files = records.into_files(&counts, &input);
-        if let Some(ordered) = ordered {
-            files.extend(ordered.into_files(&counts, &mut self.inputs.windows.clone(), &input)?);
+        match ordered {
+            Some(ordered) => {
+                files.extend(ordered.into_files(&counts, &mut self.inputs.windows.clone(), &input)?);
+                self.inputs.warn_of_omitted_oxog(&files, monitor.observer);
+            }
+            None => self.inputs.warn_of_missing_bam(monitor.observer),
         }
         for file in &files {
             let path = outputs.path_with_suffix(file.suffix);

@@ -66,6 +66,9 @@ pub struct UnpublishedOutputs {
     pub duplicate_metrics: Option<DuplicationMetrics>,
     /// Quality metrics; `None` if they were not requested.
     pub qc: Option<Qc>,
+    /// Paths of requested files of Picard's metrics that this job does not write. Older files with these names are removed
+    /// when the outputs are published.
+    pub unwritten_metrics: Vec<PathBuf>,
 }
 
 impl UnpublishedOutputs {
@@ -173,7 +176,7 @@ impl Collector {
             recalibration_report: recalibration.map(|recalibration| recalibration.report),
             started_at,
         };
-        written.into_outputs(collected, targets, genome, outputs)
+        written.into_outputs(collected, targets, genome, outputs, monitor)
     }
 
     /// Ends the input and decides which records are duplicates.
@@ -226,6 +229,7 @@ impl PartitionResults {
         targets: PartitionedOutputs,
         genome: &Genome,
         outputs: &Outputs,
+        monitor: JobMonitor,
     ) -> Result<UnpublishedOutputs, PipelineError> {
         let Self { summaries, qc, resumed_partitions, recalibration_report, started_at } = self;
         let totals = Totals::sum(&summaries);
@@ -248,12 +252,14 @@ impl PartitionResults {
             qc.write(&mut sealed.files, outputs)?;
         }
         if let Some(picard) = picard.take_if(|picard| !picard.needs_bam()) {
-            picard_files = picard.write(&mut sealed.files, outputs, threads)?;
+            picard_files = picard.write(&mut sealed.files, outputs, threads, monitor)?;
         }
         targets.finish_files(summaries, genome, outputs, &mut sealed)?;
         if let Some(picard) = picard {
-            picard_files = picard.write(&mut sealed.files, outputs, threads)?;
+            picard_files = picard.write(&mut sealed.files, outputs, threads, monitor)?;
         }
+        let request = collected.options.writing.picard_metrics.as_ref();
+        let unwritten_metrics = request.map_or(Vec::new(), |request| request.unwritten_paths(&picard_files, outputs));
         qc.iter_mut().for_each(|qc| qc.picard_files = std::mem::take(&mut picard_files));
         Ok(UnpublishedOutputs {
             files: sealed.files,
@@ -274,6 +280,7 @@ impl PartitionResults {
             flagstat: totals.flagstat,
             duplicate_metrics: metrics,
             qc,
+            unwritten_metrics,
         })
     }
 }

@@ -61,8 +61,12 @@ struct CohortRow<'r> {
 }
 
 impl<'r> CohortRow<'r> {
-    /// Reads the metrics files of a sample. Files that do not exist, as those of a failed sample, have no values.
+    /// Reads the metrics files of a sample. Files that do not exist have no values, and neither has a failed sample, whose
+    /// files may be those of an earlier run.
     fn read(out: &Path, sample: &'r str, is_failed: bool) -> Self {
+        if is_failed {
+            return Self { sample, is_failed, values: vec![None; COLUMNS.len()] };
+        }
         let directory = out.join(sample);
         let mut last = ("", Vec::new());
         let mut values = Vec::new();
@@ -88,15 +92,44 @@ impl<'r> CohortRow<'r> {
 }
 
 impl CohortColumn {
-    /// Returns the value of a table. Of the rows of an alignment summary, that of all reads of pairs counts, or that of
-    /// unpaired reads; of other tables, the first.
+    /// Returns the value of a table. Of an alignment summary, the rows of pairs and of unpaired reads count; of duplicates,
+    /// those of all libraries; of other tables, the first row.
     fn value(&self, table: &MetricsTable) -> Option<f64> {
-        let is_summary = table.columns.first().is_some_and(|name| name == "CATEGORY");
-        let text = match is_summary {
-            true => table.value(self.name, |category| category == "PAIR").or_else(|| table.value(self.name, |_| true)),
-            false => table.value(self.name, |_| true),
+        match self.suffix {
+            ".alignment_summary.txt" => self.summary_value(table),
+            ".duplicates.txt" => self.duplicates_value(table),
+            _ => number(table, table.rows.first()?, self.name),
+        }
+    }
+
+    /// Returns the value of all reads for the number of reads and the fraction of mapped reads; the value of pairs, or of
+    /// unpaired reads if there are no pairs, for other columns.
+    fn summary_value(&self, table: &MetricsTable) -> Option<f64> {
+        let of = |category: &'static str| {
+            table.rows.iter().find(move |row| row.first().is_some_and(|name| name == category))
         };
-        text?.parse().ok().filter(|value: &f64| value.is_finite())
+        let rows: Vec<&Vec<String>> = of("PAIR").into_iter().chain(of("UNPAIRED")).collect();
+        match (self.name, &rows[..]) {
+            ("TOTAL_READS", _) => sum(table, &rows, "TOTAL_READS"),
+            ("PCT_PF_READS_ALIGNED", [_, _]) => {
+                ratio(sum(table, &rows, "PF_READS_ALIGNED")?, sum(table, &rows, "PF_READS")?)
+            }
+            (name, _) => number(table, rows.first()?, name),
+        }
+    }
+
+    /// Returns the value of all libraries. The size of several libraries is not estimated.
+    fn duplicates_value(&self, table: &MetricsTable) -> Option<f64> {
+        let rows: Vec<&Vec<String>> = table.rows.iter().collect();
+        if self.name != "PERCENT_DUPLICATION" {
+            return match rows[..] {
+                [row] => number(table, row, self.name),
+                _ => None,
+            };
+        }
+        let of_pairs = |name: &str| Some(2.0 * sum(table, &rows, name)?);
+        let duplicates = sum(table, &rows, "UNPAIRED_READ_DUPLICATES")? + of_pairs("READ_PAIR_DUPLICATES")?;
+        ratio(duplicates, sum(table, &rows, "UNPAIRED_READS_EXAMINED")? + of_pairs("READ_PAIRS_EXAMINED")?)
     }
 
     fn format_value(&self, value: f64) -> String {
@@ -104,6 +137,22 @@ impl CohortColumn {
         let text = format!("{value:.3}");
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
+}
+
+/// Returns the number in a column of a row; `None` if it is not a finite number.
+fn number(table: &MetricsTable, row: &[String], name: &str) -> Option<f64> {
+    let at = table.columns.iter().position(|column| column == name)?;
+    row.get(at)?.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+/// Returns the sum of a column over rows; `None` without rows, or if a value is not a number.
+fn sum(table: &MetricsTable, rows: &[&Vec<String>], name: &str) -> Option<f64> {
+    let values: Option<Vec<f64>> = rows.iter().map(|row| number(table, row, name)).collect();
+    values.filter(|values| !values.is_empty()).map(|values| values.iter().sum())
+}
+
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
 }
 
 /// Returns the cohort page of a workflow whose samples are in directories of `out`. Returns `None` if no sample has metrics.
@@ -164,5 +213,39 @@ mod tests {
         assert!(page.contains("<tr><th scope=\"row\">a&lt;b</th><td>10</td><td>75</td></tr>"), "{page}");
         assert!(page.contains("<tr><th scope=\"row\">none (failed)</th><td>–</td><td>–</td></tr>"), "{page}");
         assert!(page_html(&rows[1..], "1").is_none());
+    }
+
+    fn value(name: &str, text: &str) -> Option<f64> {
+        let column = COLUMNS.iter().find(|column| column.name == name).expect("there is such a column");
+        column.value(MetricsTable::parse_all(text).first().expect("there is a table"))
+    }
+
+    #[test]
+    fn duplicates_of_several_libraries_are_added_up() {
+        let heading = "## METRICS CLASS\tx\nLIBRARY\tUNPAIRED_READS_EXAMINED\tREAD_PAIRS_EXAMINED\t\
+            UNPAIRED_READ_DUPLICATES\tREAD_PAIR_DUPLICATES\tPERCENT_DUPLICATION\tESTIMATED_LIBRARY_SIZE\n";
+        let one = format!("{heading}a\t0\t10\t0\t5\t0.5\t70\n\n");
+        let two = format!("{heading}a\t0\t10\t0\t5\t0.5\t70\nb\t20\t30\t4\t3\t0.125\t80\n\n");
+        assert_eq!(value("PERCENT_DUPLICATION", &one), Some(0.5));
+        assert_eq!(value("PERCENT_DUPLICATION", &two), Some(0.2));
+        assert_eq!([value("ESTIMATED_LIBRARY_SIZE", &one), value("ESTIMATED_LIBRARY_SIZE", &two)], [Some(70.0), None]);
+    }
+
+    #[test]
+    fn pairs_and_unpaired_reads_are_added_up() {
+        let text = "## METRICS CLASS\tx\nCATEGORY\tTOTAL_READS\tPF_READS\tPF_READS_ALIGNED\tPCT_PF_READS_ALIGNED\t\
+            PCT_CHIMERAS\nFIRST_OF_PAIR\t5\t5\t5\t1\t0\nPAIR\t10\t10\t9\t0.9\t0.25\nUNPAIRED\t30\t30\t23\t0.766667\t0\n\n";
+        assert_eq!([value("TOTAL_READS", text), value("PCT_PF_READS_ALIGNED", text)], [Some(40.0), Some(0.8)]);
+        assert_eq!(value("PCT_CHIMERAS", text), Some(0.25));
+    }
+
+    #[test]
+    fn a_failed_sample_has_no_values_of_an_earlier_run() {
+        let out = tempfile::tempdir().expect("a temporary directory can be created");
+        std::fs::create_dir(out.path().join("a")).expect("it can be created");
+        let text = "## METRICS CLASS\tx\nCATEGORY\tMEAN_COVERAGE\nx\t5\n\n";
+        std::fs::write(out.path().join("a/a.wgs_metrics"), text).expect("it can be written to");
+        let has_values = |is_failed| CohortRow::read(out.path(), "a", is_failed).values.iter().any(Option::is_some);
+        assert!(has_values(false) && !has_values(true));
     }
 }

@@ -70,8 +70,8 @@ fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
     let caller = caller.fingerprint_text();
     let ploidy = option_text(ploidy.as_ref().map(PloidyTable::fingerprint_text));
     let picard = options.job.picard_metrics.as_ref().map_or(String::new(), |request| {
-        let names: Vec<String> = request.metrics.iter().map(|metric| metric.to_string()).collect();
-        format!(" {:?}", (names, request.interval_lists().collect::<Vec<_>>()))
+        // A list that cannot be read fails the alignment, with a better message.
+        format!(" ({})", request.fingerprint_text().unwrap_or_else(|error| error.to_string()))
     });
     format!("{aligning:?}{picard} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {window_bases})")
 }

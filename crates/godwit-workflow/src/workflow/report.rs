@@ -13,6 +13,8 @@ use super::sample_sheet::SheetSample;
 use super::storage_monitor::StorageSnapshot;
 use super::workflow_page::WorkflowPage;
 
+/// Name of the cohort page in the output directory.
+const COHORT_PAGE: &str = "cohort.html";
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const SECONDS_PER_HOUR: f64 = 3_600.0;
 
@@ -194,12 +196,20 @@ impl WorkflowReport {
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
         write("run.json", &text.map_err(PipelineError::file("write", out))?)?;
         let cohort = cohort_page(self, out);
-        if let Some(page) = &cohort {
-            write("cohort.html", page.as_bytes())?;
+        match &cohort {
+            Some(page) => write(COHORT_PAGE, page.as_bytes())?,
+            None => remove_if_exists(&out.join(COHORT_PAGE))?,
         }
         let has_cohort_page = cohort.is_some();
         let page = WorkflowPage { report: self, reference: &reference.to_string_lossy(), has_cohort_page };
         write("report.html", page.to_html().as_bytes())
+    }
+}
+
+fn remove_if_exists(path: &Path) -> Result<(), PipelineError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(PipelineError::file("remove", path)(error)),
+        _ => Ok(()),
     }
 }
 

@@ -37,12 +37,14 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
             "callers read the BAM unencrypted, so --call and --c4gh-recipient exclude each other; omit one of them";
         return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
+    // Reject contradictory values before a cluster job is submitted.
+    JobMetrics::new(&args.metrics, &args.lists)?;
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         if let Some(calling) = calling_options(args)? {
-            check_calling(&align_options(args, &recipients), &calling)?;
+            check_calling(&align_options(args, &recipients)?, &calling)?;
         }
         let plan = plan_align(
-            &align_options(args, &recipients),
+            &align_options(args, &recipients)?,
             planned_workers(&args.cluster, &args.common),
             &progress,
             &cancelled,
@@ -62,7 +64,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let is_busy = || has_unfinished_job(&args.out).is_err();
     let Some(lead) = spreadable.dispatch(&progress, &cancelled, is_busy)? else { return Ok(()) };
     let spread = lead.cluster_options(&args.cluster)?;
-    let mut options = align_options(args, &recipients);
+    let mut options = align_options(args, &recipients)?;
     // If SLURM has restarted the job, resume the work of its earlier attempt.
     options.resume |= lead.is_restart();
     let Some(calling) = calling_options(args)? else {
@@ -119,8 +121,8 @@ fn formats(args: &AlignArgs) -> Vec<Format> {
     Format::ALL.into_iter().filter(|format| requested.contains(format)).collect()
 }
 
-fn align_options(args: &AlignArgs, recipients: &[PublicKey]) -> AlignOptions {
-    AlignOptions {
+fn align_options(args: &AlignArgs, recipients: &[PublicKey]) -> Result<AlignOptions, Failure> {
+    Ok(AlignOptions {
         reference: args.reference.clone(),
         lanes: args.lanes.iter().map(|files| files.iter().map(|file| input_path(file)).collect()).collect(),
         reads: reads_options(args),
@@ -128,16 +130,16 @@ fn align_options(args: &AlignArgs, recipients: &[PublicKey]) -> AlignOptions {
         sample: args.sample.clone(),
         out: args.out.clone(),
         formats: formats(args),
-        job: job_options(args, recipients),
+        job: job_options(args, recipients)?,
         block_bases: args.block_bases,
         aligner: args.aligner.clone(),
         aligner_args: aligner_args(args),
         lenient: args.lenient,
         resume: args.resume,
-    }
+    })
 }
 
-fn job_options(args: &AlignArgs, recipients: &[PublicKey]) -> JobOptions {
+fn job_options(args: &AlignArgs, recipients: &[PublicKey]) -> Result<JobOptions, Failure> {
     let python_step =
         args.step.clone().map(|function| PythonStepOptions { function, python_path: args.python.clone() });
     let recalibration = (!args.recalibrate.is_empty()).then(|| RecalibrationOptions {
@@ -146,12 +148,12 @@ fn job_options(args: &AlignArgs, recipients: &[PublicKey]) -> JobOptions {
         known_sites: args.recalibrate.iter().map(|sites| absolute_path(sites)).collect(),
         quality: args.quality.options(),
     });
-    JobOptions {
+    Ok(JobOptions {
         python_step,
         recalibration,
         recipients: recipients.to_vec(),
-        ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists))
-    }
+        ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists)?)
+    })
 }
 
 /// Returns the absolute path of a file; the path itself if the working directory is unknown.

@@ -16,7 +16,7 @@ pub fn run(args: &MetricsArgs) -> Result<(), Failure> {
         bam: input_path(&args.input),
         reference: args.reference.clone(),
         out: args.out.clone(),
-        request: args.lists.request(&args.metrics).unwrap_or_default(),
+        request: args.lists.request(&args.metrics)?.unwrap_or_default(),
         threads: args.common.thread_count(),
     };
     let report = collect_picard_metrics(&options, &progress, &interruption::flag())?;

@@ -21,7 +21,7 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
         reference: args.reference.clone(),
         job: JobOptions {
             recipients: args.recipients.read_keys()?,
-            ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists))
+            ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists)?)
         },
     };
     if args.dry_run {

@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         sample_sheet: args.samples.clone(),
         out: args.out.clone(),
         workflow: args.workflow.into(),
-        job: args.common.job_options(&MarkingArgs::default(), JobMetrics::new(&args.metrics, &args.lists)),
+        job: args.common.job_options(&MarkingArgs::default(), JobMetrics::new(&args.metrics, &args.lists)?),
         block_bases: args.block_bases,
         aligner: args.aligner.clone(),
         caller: args.caller.clone(),

@@ -15,7 +15,9 @@ use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, SortKey};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::Event;
-use godwit_pipeline::reduce::{Collector, MarkedRuns, OutputFiles, RemoteBlock, UnpublishedOutputs, file_ranks};
+use godwit_pipeline::reduce::{
+    Collector, JobMonitor, MarkedRuns, OutputFiles, RemoteBlock, UnpublishedOutputs, file_ranks,
+};
 use godwit_pipeline::runs::ShardPlan;
 
 use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
@@ -213,7 +215,7 @@ impl ClusterAlignJob<'_> {
         plan: Option<PartitionPlan>,
         opened: OutputFiles,
     ) -> Result<UnpublishedOutputs, PipelineError> {
-        let AlignContext { header, genome, outputs, observer, .. } = self.context;
+        let AlignContext { header, genome, outputs, observer, cancelled, .. } = self.context;
         observer.event(&Event::Stage { name: "writing" });
         let shares = plan.map(|plan| ShardPlan::new(plan, head.ledger.owners().len()));
         let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.shard_of(partition)) as u16;
@@ -247,7 +249,8 @@ impl ClusterAlignJob<'_> {
             WriteStage { observer, assembler, placed_parts: 0, resumed_parts: 0, part_count: decided.parts().len() };
         self.run_part_stage(head, &mut writing, shares)?;
         let resumed_partitions = writing.resumed_parts;
-        let reduced = writing.assembler.finish(genome, outputs, recalibration_report)?;
+        let monitor = JobMonitor { bam_tail: None, observer, cancelled };
+        let reduced = writing.assembler.finish(genome, outputs, recalibration_report, monitor)?;
         Ok(UnpublishedOutputs { resumed_partitions, ..reduced })
     }
 
