@@ -134,7 +134,7 @@ fn calls_that_are_not_valid_are_rejected() {
     }
     for (call, word) in [
         ("mismatches()", "mismatches()"),
-        ("mismatches('none')", "none"),
+        ("mismatches('missing')", "missing"),
         ("mismatches('../u.sam')", "../u.sam"),
         ("mismatches('u.sam')", "samtools sort"),
         ("mismatches('none.sam', 'chr9')", "chr9"),
