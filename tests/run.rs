@@ -36,6 +36,7 @@ mod inputs;
 mod interruption;
 mod interruption_sweep;
 pub mod joint_calling;
+mod metrics_of_jobs;
 mod oracle;
 pub mod picard;
 mod picard_metrics;

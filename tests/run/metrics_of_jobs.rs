@@ -149,7 +149,8 @@ fn compare_markdup(sam: &str, reference: &Path, metrics: &str, policies: &[&str]
             }
             // The header lines contain the name of the BAM.
             let renamed = expected.iter().map(|(suffix, text)| {
-                let text = String::from_utf8_lossy(text).replace(&format!("{policy}-1."), &format!("{policy}-{partitions}."));
+                let text =
+                    String::from_utf8_lossy(text).replace(&format!("{policy}-1."), &format!("{policy}-{partitions}."));
                 (suffix.clone(), text.into_bytes())
             });
             let renamed: Vec<_> = renamed.collect();
@@ -277,7 +278,8 @@ fn metrics_that_need_a_bam_are_named_in_a_warning_and_older_files_are_removed_wi
     let old = directory.join("out.wgs_metrics");
     fs::write(&old, "old").expect("the scratch directory can be written to");
     let command = godwit().arg("markdup").arg(&input).arg("--out").arg(directory.join("out.cram"));
-    let command = command.arg("--reference").arg(&reference).args(["--metrics=WgsMetrics,GcBias", "--partitions", "300"]);
+    let command =
+        command.arg("--reference").arg(&reference).args(["--metrics=WgsMetrics,GcBias", "--partitions", "300"]);
     let output = command.run_ok();
     assert!(output.stderr.contains("WgsMetrics are not written"), "{}", output.describe());
     assert!(!old.exists() && directory.join("out.gc_bias.summary_metrics").exists());

