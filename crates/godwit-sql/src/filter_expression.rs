@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 pub(crate) use evaluation::{SymbolSource, Value};
 use parser::Parser;
 use regex::bytes::Regex;
+
+use crate::comparison_operator::Comparison;
 pub(crate) use symbol::{CigarLength, Symbol};
 
 /// Maximum nesting of an expression.
@@ -81,16 +83,6 @@ enum ChainOperator {
     BitOr,
     And,
     Or,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    NotEqual,
 }
 
 impl FilterExpression {

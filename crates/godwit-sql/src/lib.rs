@@ -87,6 +87,7 @@
 //! # }
 //! ```
 
+mod comparison_operator;
 mod contig_source;
 mod coverage;
 mod coverage_windows;

@@ -22,6 +22,8 @@ use field::Field;
 use parser::Parser;
 use regex::bytes::Regex;
 
+use crate::comparison_operator::Comparison;
+
 /// Prefix of the names of the columns of FORMAT fields, which have a list element for each sample.
 pub(crate) const FORMAT_PREFIX: &str = "format_";
 
@@ -129,16 +131,6 @@ enum Operator {
         is_negated: bool,
     },
     Arithmetic(Arithmetic),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    NotEqual,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

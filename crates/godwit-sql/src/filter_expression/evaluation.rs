@@ -257,23 +257,12 @@ fn compare(comparison: Comparison, result: &mut Value, value: &Value) {
         Comparison::NotEqual if result.is_text => left != right,
         Comparison::NotEqual => value.is_text || number != other,
         _ => match (result.is_text, value.is_text) {
-            (true, true) => is_ordered(comparison, &left, &right),
-            (false, false) => is_ordered(comparison, &number, &other),
+            (true, true) => comparison.is_true(&left, &right),
+            (false, false) => comparison.is_true(&number, &other),
             _ => false,
         },
     };
     result.set_truth(truth);
-}
-
-fn is_ordered<T: PartialOrd>(comparison: Comparison, left: &T, right: &T) -> bool {
-    match comparison {
-        Comparison::Less => left < right,
-        Comparison::LessOrEqual => left <= right,
-        Comparison::Greater => left > right,
-        Comparison::GreaterOrEqual => left >= right,
-        Comparison::Equal => left == right,
-        Comparison::NotEqual => left != right,
-    }
 }
 
 fn call(function: Function, arguments: &[Node], read: &impl SymbolSource, result: &mut Value) -> Result<(), String> {

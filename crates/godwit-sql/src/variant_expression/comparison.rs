@@ -24,17 +24,6 @@ impl Comparison {
         MissingLogic { one: self == Self::NotEqual, both: self == Self::Equal }
     }
 
-    fn is_true<T: PartialOrd>(self, left: T, right: T) -> bool {
-        match self {
-            Self::Less => left < right,
-            Self::LessOrEqual => left <= right,
-            Self::Greater => left > right,
-            Self::GreaterOrEqual => left >= right,
-            Self::Equal => left == right,
-            Self::NotEqual => left != right,
-        }
-    }
-
     fn compare_pair(self, left: Option<f64>, right: Option<f64>) -> bool {
         match (left, right) {
             (Some(left), Some(right)) if left > MAX_FLOAT_INTEGER || right > MAX_FLOAT_INTEGER => {
