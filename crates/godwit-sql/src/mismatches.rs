@@ -8,13 +8,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Builder, RecordBatch, StringBuilder};
-use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
-use godwit_model::{Region, flags};
+use godwit_model::Region;
 
 use crate::pileup::{BASE_COLUMNS, base_index};
 use crate::position_blocks::PositionBlocks;
-use crate::read_sweep::{EXCLUDED_FLAGS, Sweep, SweepKind, SweepPosition, cigar_operations, read_column};
+use crate::read_sweep::{
+    AlignedRead, AlignmentColumns, Sweep, SweepKind, SweepPosition, cigar_operations, read_column,
+};
 
 /// The table function `mismatches`.
 pub(crate) static MISMATCHES: SweepKind = SweepKind {
@@ -84,40 +86,25 @@ struct MismatchSweep {
 
 impl Sweep for MismatchSweep {
     fn add_batch(&mut self, reads: &RecordBatch) -> Result<(), String> {
-        let column = |name: &str, data_type| read_column(reads, name, data_type);
-        let (flags, positions) = (column("flags", &DataType::Int32)?, column("position", &DataType::Int32)?);
-        let (flags, positions) = (flags.as_primitive::<Int32Type>(), positions.as_primitive::<Int32Type>());
-        let [contigs, cigars, bases, descriptions] =
-            ["contig", "cigar", "bases", "tag_MD"].map(|name| column(name, &DataType::Utf8));
-        let (contigs, cigars, bases, descriptions) = (contigs?, cigars?, bases?, descriptions?);
-        let [contigs, cigars, bases, descriptions] =
-            [&contigs, &cigars, &bases, &descriptions].map(|texts| texts.as_string::<i32>());
+        let columns = AlignmentColumns::new(reads)?;
+        let descriptions = read_column(reads, "tag_MD", &DataType::Utf8)?;
+        let descriptions = descriptions.as_string::<i32>();
         for row in 0..reads.num_rows() {
-            let has_place = contigs.is_valid(row) && positions.is_valid(row) && positions.value(row) >= 0;
-            let is_placed = has_place && cigars.is_valid(row);
-            let flags = flags.value(row) as u16;
+            let Some(read) = columns.read(row) else { continue };
             // Without bases nothing can differ.
-            if !is_placed || flags & EXCLUDED_FLAGS != 0 || bases.is_null(row) {
-                continue;
-            }
-            let (contig, position) = (contigs.value(row), positions.value(row));
+            let Some(bases) = read.bases else { continue };
+            let AlignedRead { contig, position, .. } = read;
             if self.position.is_new_contig(contig) {
                 self.finish();
             }
             self.position.advance(contig, position)?;
             self.emit_before(i64::from(position));
-            let place = || format!("a read at {contig}:{}", i64::from(position) + 1);
+            let name = || format!("a read at {contig}:{}", i64::from(position) + 1);
             if descriptions.is_null(row) {
-                return Err(format!("{} has no tag MD; add it, for example with `samtools calmd`", place()));
+                return Err(format!("{} has no tag MD; add it, for example with `samtools calmd`", name()));
             }
-            let read = AlignedRead {
-                start: position,
-                cigar: cigars.value(row),
-                bases: bases.value(row).as_bytes(),
-                is_reverse: flags & flags::REVERSE != 0,
-            };
-            let added = self.add_read(&read, descriptions.value(row));
-            added.map_err(|problem| format!("{} {problem}", place()))?;
+            let added = self.add_read(&read, bases, descriptions.value(row));
+            added.map_err(|problem| format!("{} {problem}", name()))?;
         }
         Ok(())
     }
@@ -144,35 +131,22 @@ impl Sweep for MismatchSweep {
     }
 }
 
-/// The alignment of a read.
-struct AlignedRead<'r> {
-    /// Start on the contig, 0-based.
-    start: i32,
-    cigar: &'r str,
-    bases: &'r [u8],
-    is_reverse: bool,
-}
-
 impl MismatchSweep {
     /// Appends the rows of the blocks before this position, which no later read can change.
     fn emit_before(&mut self, position: i64) {
-        while let Some((first, counts)) = self.counts.take_before(position) {
-            for (offset, counts) in counts.iter().enumerate() {
-                let position = first + offset as i32;
-                let is_requested =
-                    self.region.as_ref().is_none_or(|region| (region.start..region.end).contains(&(position as u32)));
-                if is_requested && counts.reference != 0 {
-                    self.builder.push(self.position.contig(), position, counts);
-                }
+        let Self { region, position: last, counts, builder } = self;
+        counts.drain_before(position, region.as_ref(), |position, counts| {
+            if counts.reference != 0 {
+                builder.push(last.contig(), position, counts);
             }
-        }
+        });
     }
 
     /// Adds the bases of a read. The error describes why its tag MD is not valid.
-    fn add_read(&mut self, read: &AlignedRead, description: &str) -> Result<(), String> {
+    fn add_read(&mut self, read: &AlignedRead, bases: &[u8], description: &str) -> Result<(), String> {
         let contradiction = || format!("has the tag MD {description}, which does not fit its CIGAR {}", read.cigar);
         let mut references = ReferenceBases::new(description);
-        let (mut position, mut base) = (i64::from(read.start), 0);
+        let (mut position, mut base) = (i64::from(read.position), 0);
         for (length, letter) in cigar_operations(read.cigar) {
             let on_reference = matches!(letter, b'M' | b'=' | b'X' | b'D' | b'N');
             let end = if on_reference { position.saturating_add(length) } else { position };
@@ -187,7 +161,7 @@ impl MismatchSweep {
                         counts.depth += 1;
                         if let ReferenceBase::Differs(reference) = reference {
                             counts.reference = reference;
-                            let letter = usize::try_from(base + offset).ok().and_then(|at| read.bases.get(at));
+                            let letter = usize::try_from(base + offset).ok().and_then(|at| bases.get(at));
                             counts.bases[base_index(letter)] += 1;
                             counts.reverse += i32::from(read.is_reverse);
                         }

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Builder, RecordBatch, StringBuilder};
-use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
+use datafusion::arrow::array::{ArrayRef, Int32Builder, RecordBatch, StringBuilder};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
-use godwit_model::{Region, flags};
+use godwit_model::Region;
 
 use crate::position_blocks::PositionBlocks;
-use crate::read_sweep::{EXCLUDED_FLAGS, Sweep, SweepKind, SweepPosition, cigar_operations, read_column};
+use crate::read_sweep::{AlignedRead, AlignmentColumns, Sweep, SweepKind, SweepPosition, cigar_operations};
 
 /// The table function `pileup`.
 pub(crate) static PILEUP: SweepKind = SweepKind {
@@ -77,28 +77,15 @@ struct PileupSweep {
 
 impl Sweep for PileupSweep {
     fn add_batch(&mut self, reads: &RecordBatch) -> Result<(), String> {
-        let column = |name: &str, data_type| read_column(reads, name, data_type);
-        let (flags, positions) = (column("flags", &DataType::Int32)?, column("position", &DataType::Int32)?);
-        let (flags, positions) = (flags.as_primitive::<Int32Type>(), positions.as_primitive::<Int32Type>());
-        let (contigs, cigars) = (column("contig", &DataType::Utf8)?, column("cigar", &DataType::Utf8)?);
-        let (contigs, cigars) = (contigs.as_string::<i32>(), cigars.as_string::<i32>());
-        let bases = column("bases", &DataType::Utf8)?;
-        let bases = bases.as_string::<i32>();
-        for row in 0..reads.num_rows() {
-            let has_place = contigs.is_valid(row) && positions.is_valid(row) && positions.value(row) >= 0;
-            let is_placed = has_place && cigars.is_valid(row);
-            let flags = flags.value(row) as u16;
-            if !is_placed || flags & EXCLUDED_FLAGS != 0 {
-                continue;
-            }
-            let (contig, position) = (contigs.value(row), positions.value(row));
+        let columns = AlignmentColumns::new(reads)?;
+        for read in (0..reads.num_rows()).filter_map(|row| columns.read(row)) {
+            let AlignedRead { contig, position, .. } = read;
             if self.position.is_new_contig(contig) {
                 self.finish();
             }
             self.position.advance(contig, position)?;
             self.emit_before(i64::from(position));
-            let bases = if bases.is_valid(row) { bases.value(row) } else { "" };
-            self.add_read(position, cigars.value(row), bases.as_bytes(), flags & flags::REVERSE != 0)?;
+            self.add_read(position, read.cigar, read.bases.unwrap_or_default(), read.is_reverse)?;
         }
         Ok(())
     }
@@ -122,16 +109,12 @@ impl Sweep for PileupSweep {
 impl PileupSweep {
     /// Appends the rows of the blocks before this position, which no later read can change.
     fn emit_before(&mut self, position: i64) {
-        while let Some((first, counts)) = self.counts.take_before(position) {
-            for (offset, counts) in counts.iter().enumerate() {
-                let position = first + offset as i32;
-                let is_requested =
-                    self.region.as_ref().is_none_or(|region| (region.start..region.end).contains(&(position as u32)));
-                if is_requested && (counts.deletions > 0 || counts.bases.iter().any(|count| *count > 0)) {
-                    self.builder.push(self.position.contig(), position, counts);
-                }
+        let Self { region, position: last, counts, builder } = self;
+        counts.drain_before(position, region.as_ref(), |position, counts| {
+            if counts.deletions > 0 || counts.bases.iter().any(|count| *count > 0) {
+                builder.push(last.contig(), position, counts);
             }
-        }
+        });
     }
 
     /// Adds the bases, deletions and insertions of a read.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use godwit_model::Region;
+
 /// Number of positions whose counts are allocated together.
 const BLOCK_POSITIONS: i32 = 64;
 
@@ -26,8 +28,20 @@ impl<C: Clone + Default> PositionBlocks<C> {
         &mut block[(position % BLOCK_POSITIONS) as usize]
     }
 
+    /// Removes the blocks that end at or before a position, and passes each of their positions that is in the region, with
+    /// its counts, to `emit`.
+    pub(crate) fn drain_before(&mut self, position: i64, region: Option<&Region>, mut emit: impl FnMut(i32, &C)) {
+        while let Some((first, counts)) = self.take_before(position) {
+            for (position, counts) in (first..).zip(&counts) {
+                if region.is_none_or(|region| (region.start..region.end).contains(&(position as u32))) {
+                    emit(position, counts);
+                }
+            }
+        }
+    }
+
     /// Removes the first block if it ends at or before a position. Returns its first position and its counts.
-    pub(crate) fn take_before(&mut self, position: i64) -> Option<(i32, Vec<C>)> {
+    fn take_before(&mut self, position: i64) -> Option<(i32, Vec<C>)> {
         let end = |block: i32| (i64::from(block) + 1) * i64::from(BLOCK_POSITIONS);
         let entry = self.blocks.first_entry().filter(|entry| end(*entry.key()) <= position)?;
         let (block, counts) = entry.remove_entry();

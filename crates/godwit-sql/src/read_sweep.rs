@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -263,6 +263,54 @@ impl SweepReader {
 pub(crate) fn read_column(reads: &RecordBatch, name: &str, data_type: &DataType) -> Result<ArrayRef, String> {
     let found = reads.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
     cast(found, data_type).map_err(|error| format!("its column {name} has an unsupported type: {error}"))
+}
+
+/// The columns of a batch of reads that have their alignments.
+pub(crate) struct AlignmentColumns {
+    flags: Int32Array,
+    contigs: StringArray,
+    positions: Int32Array,
+    cigars: StringArray,
+    bases: StringArray,
+}
+
+/// The alignment of a read that counts.
+pub(crate) struct AlignedRead<'b> {
+    pub(crate) contig: &'b str,
+    /// Start on the contig, 0-based.
+    pub(crate) position: i32,
+    pub(crate) cigar: &'b str,
+    /// `None` if the read has no bases.
+    pub(crate) bases: Option<&'b [u8]>,
+    pub(crate) is_reverse: bool,
+}
+
+impl AlignmentColumns {
+    pub(crate) fn new(reads: &RecordBatch) -> Result<Self, String> {
+        let integers = |name| read_column(reads, name, &DataType::Int32).map(|found| found.as_primitive().clone());
+        let texts = |name| read_column(reads, name, &DataType::Utf8).map(|found| found.as_string().clone());
+        Ok(Self {
+            flags: integers("flags")?,
+            contigs: texts("contig")?,
+            positions: integers("position")?,
+            cigars: texts("cigar")?,
+            bases: texts("bases")?,
+        })
+    }
+
+    /// Returns the read in a row; `None` if it does not count, because of its flags or because it is not aligned.
+    pub(crate) fn read(&self, row: usize) -> Option<AlignedRead<'_>> {
+        let Self { flags, contigs, positions, cigars, bases } = self;
+        let has_place = contigs.is_valid(row) && positions.is_valid(row) && positions.value(row) >= 0;
+        let flags = flags.value(row) as u16;
+        (has_place && cigars.is_valid(row) && flags & EXCLUDED_FLAGS == 0).then(|| AlignedRead {
+            contig: contigs.value(row),
+            position: positions.value(row),
+            cigar: cigars.value(row),
+            bases: bases.is_valid(row).then(|| bases.value(row).as_bytes()),
+            is_reverse: flags & flags::REVERSE != 0,
+        })
+    }
 }
 
 /// The position of a sweep along the genome.
