@@ -44,8 +44,12 @@ fn write_sheet(cohort: &Cohort, directory: &Path) -> PathBuf {
 }
 
 fn run(cohort: &Cohort, sheet: &Path, out: &Path) -> GodwitCommand {
+    run_with_metrics(cohort, sheet, out, "off")
+}
+
+fn run_with_metrics(cohort: &Cohort, sheet: &Path, out: &Path, metrics: &str) -> GodwitCommand {
     let run = godwit().arg("run").arg("--reference").arg(&cohort.reference).arg("--samples").arg(sheet);
-    run.args(["--grid-size", "30K", "--metrics", "off", "--out"]).arg(out)
+    run.args(["--grid-size", "30K", "--metrics", metrics, "--out"]).arg(out)
 }
 
 fn report(out: &Path) -> Value {
@@ -75,7 +79,7 @@ fn every_sample_of_a_sheet_is_aligned_and_called() {
     let cohort = Cohort::cached();
     let directory = scratch::directory("run");
     let (sheet, out) = (write_sheet(cohort, &directory), directory.join("out"));
-    run(cohort, &sheet, &out).run_ok();
+    run_with_metrics(cohort, &sheet, &out, "on").run_ok();
     for sample in ["ada", "ben"] {
         let bam = out.join(sample).join(format!("{sample}.bam"));
         let vcf = out.join(sample).join(format!("{sample}.vcf.gz"));
