@@ -74,6 +74,8 @@ fn a_run_of_ones_own_says_what_steps_cost() {
     // Sending 450 GB takes an hour at 1 Gbit/s. The disks read at half of that rate.
     let alone = run_plan(&format!("--samples 1 --nodes 1 --storage-nodes 2 {from}"));
     assert_eq!((number_field(&alone, "total_hours"), number_field(&alone, "cohort_hours")), (3.0, 0.1), "{alone}");
+    let larger = run_plan(&format!("--samples 1 --nodes 1 --storage-nodes 2 --scale 3 {from}"));
+    assert_eq!((number_field(&larger, "total_hours"), number_field(&larger, "makespan_hours")), (9.0, 9.3), "{larger}");
     let four = run_plan(&format!("--samples 4 --nodes 2 --storage-nodes 2 --balance none {from}"));
     // Four streams, of an hour each without contention, go through one storage server. Its network is as fast as the
     // disks of both servers together.
@@ -105,6 +107,7 @@ fn what_cannot_be_planned_is_said() {
         .args(["--from", &from("empty.json")])
         .run()
         .assert_rejected(&[EXIT_INPUT], &["contains no finished sample"]);
+    godwit().args(usual).args(["--scale", "2"]).run().assert_rejected(&[EXIT_USAGE], &["--from"]);
     godwit().args(usual).args(["--disk-share", "0"]).run().assert_rejected(&[EXIT_USAGE], &["--disk-share"]);
     godwit()
         .args(["plan", "--samples", "0", "--nodes", "2", "--storage-nodes", "2"])

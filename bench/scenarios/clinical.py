@@ -33,13 +33,6 @@ CHARTS = {
 READ_METRICS = "AlignmentSummary,InsertSize,QualityByCycle,QualityDistribution,BaseDistributionByCycle,GcBias,OxoG"
 
 
-def known_sites(truth: Path, folder: Path) -> None:
-    """Writes the simulated variants as a VCF file with an index, as `known.vcf.gz`."""
-    known = folder / "known.vcf.gz"
-    harness.run_checked(["bcftools", "sort", "-Oz", "-o", known, truth])
-    harness.run_checked(["bcftools", "index", "-t", known])
-
-
 def write_targets(fasta: Path, dictionary: Path, path: Path) -> None:
     """Writes an interval list with 100 bases of every 10,000."""
     text = dictionary.read_text()
@@ -100,15 +93,10 @@ def main() -> None:
     fasta = harness.reference_fasta(options, godwit)
     files = harness.simulated_reads(options, godwit, fasta, gzip=True)
     bam = harness.aligned_bam(options, godwit, fasta, files)
-    truth = files[0].parent / "x.truth.vcf"
-    known = harness.build_once(files[0].parent.with_name(files[0].parent.name + "-known"), lambda new: known_sites(truth, new)) / "known.vcf.gz"
+    known = harness.known_sites(files)
     scratch = harness.scratch_directory(options, "clinical")
     targets = scratch / "targets.interval_list"
-    # GATK and Picard read the dictionary beside the reference, so that the reference gets another name here.
-    reference = scratch / "reference.fa"
-    reference.symlink_to(fasta)
-    harness.run_checked(["samtools", "faidx", reference])
-    harness.run_checked(["samtools", "dict", "-o", reference.with_suffix(".dict"), reference])
+    reference = harness.reference_with_dictionary(fasta, scratch)
     write_targets(fasta, reference.with_suffix(".dict"), targets)
     scripts = godwit_scripts(options, godwit, fasta, files, known, targets, scratch / "out")
     base, recalibrated, of_reads, everything = scripts

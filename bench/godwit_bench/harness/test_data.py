@@ -88,6 +88,26 @@ def simulated_bam(options: argparse.Namespace, godwit: Path) -> tuple[Path, Path
     return fasta, bam
 
 
+def known_sites(files: Sequence[Path]) -> Path:
+    """Returns the variants of simulated reads as a VCF file with an index; sorts them once."""
+    folder = files[0].parent
+
+    def build(new: Path) -> None:
+        run_checked(["bcftools", "sort", "-Oz", "-o", new / "known.vcf.gz", folder / "x.truth.vcf"])
+        run_checked(["bcftools", "index", "-t", new / "known.vcf.gz"])
+
+    return build_once(folder.with_name(folder.name + "-known"), build) / "known.vcf.gz"
+
+
+def reference_with_dictionary(fasta: Path, folder: Path) -> Path:
+    """Returns a link to the FASTA file, in a folder where its indexes and its dictionary are beside it, as GATK and Picard require."""
+    for file in fasta.parent.glob(fasta.name + "*"):
+        (folder / file.name).symlink_to(file)
+    linked = folder / fasta.name
+    run_checked(["samtools", "dict", "-o", linked.with_suffix(".dict"), linked])
+    return linked
+
+
 def aligned_sam(options: argparse.Namespace, godwit: Path) -> Path:
     """Aligns the simulated reads by bwa once and returns the SAM file."""
     fasta = reference_fasta(options, godwit)

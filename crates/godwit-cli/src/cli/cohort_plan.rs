@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::value_parsers::{parse_rate, parse_share};
+use super::value_parsers::{parse_rate, parse_scale, parse_share};
 use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
@@ -21,6 +21,9 @@ pub struct PlanArgs {
     /// Durations of the steps: run.json of `godwit run` or `godwit align` [default: the published BWA-GATK pipeline, 10x human genomes]
     #[arg(long, value_name = "run.json", help_heading = THIS_RUN_HEADING)]
     pub from: Option<PathBuf>,
+    /// Bases of a planned sample per base of a measured one: hours and file sizes of --from are multiplied by it
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "from", value_parser = parse_scale)]
+    pub scale: f64,
     /// Load balancing of streams over storage servers
     #[arg(long, value_enum, default_value_t = BalancePolicy::RoundRobin, value_name = "POLICY")]
     pub balance: BalancePolicy,

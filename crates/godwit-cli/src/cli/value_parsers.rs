@@ -31,6 +31,12 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     if share > 0.0 && share <= 100.0 { Ok(share) } else { Err("a fraction is greater than 0 and at most 100".into()) }
 }
 
+/// Parses the factor between a measured and a planned sample: a number greater than 0 and at most a billion.
+pub(super) fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale: f64 = text.parse().map_err(|_| "a factor is a number, as in 30.5".to_string())?;
+    if scale > 0.0 && scale <= 1e9 { Ok(scale) } else { Err("a factor is greater than 0 and at most 1e9".into()) }
+}
+
 /// Maximum number of connections of a copy.
 const MAX_STREAMS: u32 = 200;
 
@@ -214,6 +220,8 @@ mod tests {
         assert!(parse_rate("10X").is_err() && parse_rate("0G").is_err());
         assert_eq!(parse_share("0.5"), Ok(0.5));
         assert!(["0", "-1", "NaN", "inf", "half"].iter().all(|text| parse_share(text).is_err()));
+        assert_eq!(parse_scale("4650"), Ok(4650.0));
+        assert!(["0", "-1", "NaN", "inf", "half"].iter().all(|text| parse_scale(text).is_err()));
         assert_eq!(parse_milliseconds("40ms"), Ok(40.0));
         assert!(parse_milliseconds("-1").is_err() && parse_milliseconds("soon").is_err());
     }

@@ -216,7 +216,7 @@ struct StepReport {
 }
 
 /// Reads the durations of the steps from the run.json of a run on one host. Returns the workload of a sample, and the
-/// hours of the joint steps, scaled to the number of planned samples.
+/// hours of the joint steps, scaled to the number and size of the planned samples.
 fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64), Failure> {
     let bad = |what: String| Failure::new(ErrorKind::Input, format!("{}: {what}", path.display()));
     let bytes = std::fs::read(path)
@@ -234,11 +234,12 @@ fn read_measured_workload(path: &Path, args: &PlanArgs) -> Result<(Workload, f64
     let done: Vec<&[StepReport]> = done.collect();
     let workload = mean_workload(&done, args).ok_or_else(|| bad("the report contains no finished sample".into()))?;
     let cohort: f64 = report.cohort.iter().map(|step| step.seconds).sum();
-    Ok((workload, cohort / SECONDS_PER_HOUR / done.len() as f64 * f64::from(args.samples)))
+    let cohort_hours = cohort * args.scale / SECONDS_PER_HOUR;
+    Ok((workload, cohort_hours / done.len() as f64 * f64::from(args.samples)))
 }
 
-/// Returns the mean duration and file volume of each step over all samples, which have the same steps; `None` without
-/// samples.
+/// Returns the mean duration and file volume of each step over all samples, which have the same steps, for a sample that is
+/// larger by the factor of `--scale`; `None` without samples.
 fn mean_workload(samples: &[&[StepReport]], args: &PlanArgs) -> Option<Workload> {
     let rate = args.storage_rate as f64 / BITS_PER_BYTE * SECONDS_PER_HOUR;
     let first = samples.first()?;
@@ -246,8 +247,8 @@ fn mean_workload(samples: &[&[StepReport]], args: &PlanArgs) -> Option<Workload>
         let of_step = samples.iter().flat_map(|steps| steps.iter()).filter(|step| step.step == *name);
         let (mut seconds, mut bytes) = (0.0, 0.0);
         for step in of_step {
-            seconds += step.seconds;
-            bytes += step.file_bytes as f64;
+            seconds += step.seconds * args.scale;
+            bytes += step.file_bytes as f64 * args.scale;
         }
         let hours = seconds / SECONDS_PER_HOUR / samples.len() as f64;
         let volume_hours = bytes / samples.len() as f64 / rate;
