@@ -7,10 +7,12 @@
 //! blocks are aligned again only where a worker was lost or slow.
 
 mod cluster_simulation;
+mod cluster_timing;
 mod copy_simulation;
 mod ledger_benchmark;
 mod random;
 
 pub use cluster_simulation::{Faults, Outcome, Scenario, run};
+pub use cluster_timing::{ClusterCosts, ClusterTiming, predict_cluster_run};
 pub use copy_simulation::{CopyOutcome, simulate_copy};
 pub use ledger_benchmark::{LedgerTimings, time_ledger};

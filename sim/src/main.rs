@@ -1,18 +1,22 @@
 //! `godwit-sim [--seed N] [--seeds COUNT]`: simulates cluster runs and copies, and prints a line for each that fails.
 //! `godwit-sim --speed BLOCKS`: measures the scheduler's decisions on that many blocks, with 32 workers.
+//! `godwit-sim --time < COSTS.json`: predicts the time of a run from [`ClusterCosts`], as JSON.
 
 use std::process::ExitCode;
 
 use godwit_model::BlockId;
-use godwit_sim::{Scenario, run, simulate_copy, time_ledger};
+use godwit_sim::{ClusterCosts, Scenario, predict_cluster_run, run, simulate_copy, time_ledger};
 
-const USAGE: &str = "usage: godwit-sim [--seed FIRST] [--seeds COUNT] | --speed BLOCKS";
+const USAGE: &str = "usage: godwit-sim [--seed FIRST] [--seeds COUNT] | --speed BLOCKS | --time < COSTS.json";
 /// The number of workers of the speed measurement.
 const WORKERS: u32 = 32;
 
 fn main() -> ExitCode {
     let (mut first, mut count) = (0, None);
-    let mut words = std::env::args().skip(1);
+    let mut words = std::env::args().skip(1).peekable();
+    if words.next_if_eq("--time").is_some() {
+        return print_cluster_timing();
+    }
     while let Some(word) = words.next() {
         let number = words.next().and_then(|text| text.parse::<u64>().ok());
         match (word.as_str(), number) {
@@ -59,4 +63,18 @@ fn main() -> ExitCode {
     }
     println!("{count} simulations, {failures} failed");
     ExitCode::from(u8::from(failures > 0))
+}
+
+/// Predicts the time of the run that is described on stdin, and prints the prediction.
+fn print_cluster_timing() -> ExitCode {
+    match serde_json::from_reader::<_, ClusterCosts>(std::io::stdin()) {
+        Ok(costs) => {
+            println!("{}", serde_json::json!(predict_cluster_run(&costs)));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("stdin: {error}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
 }
