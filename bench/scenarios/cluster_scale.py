@@ -64,7 +64,7 @@ def measure_costs(pairs: int, alone: dict[str, Any], shared: dict[str, Any]) -> 
 
 def predict(costs: dict[str, float]) -> dict[str, float]:
     """Returns the prediction of the simulation."""
-    command = ["cargo", "run", "--quiet", "--release", "--package", "godwit-sim", "--", "--time"]
+    command = ["cargo", "run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--", "--time"]
     answer = subprocess.run(command, cwd=harness.ROOT, input=json.dumps(costs), stdout=subprocess.PIPE, text=True, check=True)
     prediction: dict[str, float] = json.loads(answer.stdout)
     return prediction
