@@ -12,6 +12,7 @@ use godwit_tests::{needs, needs_picard, sam_fuzzer, scratch, skip};
 
 use super::bwa_identity::align;
 use super::picard::shared_data_directory;
+use super::real_data::{aligned_na12878, chromosome_20};
 
 /// All metrics but OxoG.
 const FUZZED_METRICS: &str = "AlignmentSummary,InsertSize,QualityByCycle,QualityDistribution,GcBias,\
@@ -85,16 +86,9 @@ fn metrics_of_na12878_on_chromosome_20_are_those_of_picard() {
     needs!("bwa", "samtools", "gzip");
     needs_picard!();
     let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
-    let reference =
-        super::real_data::decompress(&data.join("human/ucsc.hg19.chr20.unittest.fasta.gz"), "chr20.fa", 222_000);
-    let reference = reference_for_picard(&reference);
-    godwit().arg("index").arg(&reference).run_ok();
-    let out = scratch::directory("metrics-real");
-    let reads = [1, 2].map(|mate| data.join(format!("human/NA12878.10_10p1mb_R{mate}.fastq.gz")));
-    let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").args(reads);
-    command.args(["--sample", "NA12878", "--out"]).arg(&out).run_ok();
-    let lists = write_interval_lists(&reference.with_extension("dict"), &out, 3);
-    assert_eq!(compare(&out.join("NA12878.bam"), &reference, &lists, "all"), [""; 0]);
+    let reference = reference_for_picard(chromosome_20(&data));
+    let lists = write_interval_lists(&reference.with_extension("dict"), &scratch::directory("metrics-real"), 3);
+    assert_eq!(compare(&aligned_na12878(&data).join("NA12878.bam"), &reference, &lists, "all"), [""; 0]);
 }
 
 /// Small files with every unusual flag, CIGAR and mate, on a reference of random bases.
