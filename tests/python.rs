@@ -185,8 +185,9 @@ fn spark_reads_what_samtools_reads() {
 fn types_and_style_are_clean() {
     needs!("python3");
     let benchmarks = package_directory().join("../bench");
-    for (name, directory, typed) in [("package", package_directory(), "src"), ("benchmarks", benchmarks, ".")] {
-        let cache = scratch::directory(&format!("types-of-{name}"));
+    // Both have the types of the same libraries.
+    let cache = scratch::directory("types");
+    for (directory, typed) in [(package_directory(), "src"), (benchmarks, ".")] {
         for words in [
             &["mypy", typed][..],
             &["ruff", "check", "--no-cache", "."],

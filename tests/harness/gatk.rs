@@ -5,7 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::binary::GodwitCommand;
+use crate::scratch;
 use crate::tool::{Tool, run_checked};
+
+const MAIN_CLASS: &str = "org.broadinstitute.hellbender.Main";
+/// The variable with further options of every Java program.
+const JAVA_OPTIONS_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
 /// Skips the calling test when GATK is not installed.
 #[macro_export]
@@ -25,11 +31,41 @@ pub fn missing_requirement() -> Option<String> {
     }
 }
 
-/// Returns the directory with the jars, which a test has already required with [`crate::needs_gatk!`].
-///
-/// # Panics
-/// When they do not exist.
-pub fn jar_directory() -> PathBuf {
+impl GodwitCommand {
+    /// Lets godwit find GATK, which a test has already required with [`crate::needs_gatk!`].
+    ///
+    /// # Panics
+    /// When GATK is not installed.
+    pub fn with_gatk(self) -> Self {
+        self.env("GODWIT_GATK", jar_directory()).env(JAVA_OPTIONS_VARIABLE, java_options())
+    }
+}
+
+/// Returns the options of Java programs with an archive of the classes of GATK, with which a start takes two thirds of the CPU
+/// time. The archive is created once for each target directory and version of Java.
+fn java_options() -> String {
+    static OPTIONS: OnceLock<String> = OnceLock::new();
+    let create = || {
+        let java = Tool::require("java");
+        let version = String::from_utf8_lossy(&java.run(["-version"]).stderr).into_owned();
+        let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+        let archive = scratch::profile_directory().join(format!("gatk-classes-{version}.jsa"));
+        if !archive.exists() {
+            let new = scratch::directory("gatk-classes").join("classes.jsa");
+            let mut command = java.command();
+            command.arg(format!("-XX:ArchiveClassesAtExit={}", new.display())).args(["-XX:+UseSerialGC", "-cp"]);
+            command.arg(jar_directory().join("*")).args([MAIN_CLASS, "HaplotypeCaller", "--help"]);
+            command.output().expect("Java can be started");
+            std::fs::rename(&new, &archive).expect("Java has written the archive");
+        }
+        let options = std::env::var(JAVA_OPTIONS_VARIABLE).unwrap_or_default();
+        format!("{options} -XX:SharedArchiveFile={}", archive.display())
+    };
+    OPTIONS.get_or_init(create).clone()
+}
+
+/// Returns the directory with the jars.
+fn jar_directory() -> PathBuf {
     fetch_jars().unwrap_or_else(|reason| panic!("no GATK: {reason}"))
 }
 
@@ -59,6 +95,6 @@ pub fn haplotype_caller(reference: &Path, bam: &Path, out: &Path, words: &[&str]
 pub fn gatk_command(name: &str) -> Command {
     let mut command = Tool::require("java").command();
     command.args(["-Xmx1500m", "-XX:+UseSerialGC", "-cp"]).arg(jar_directory().join("*"));
-    command.args(["org.broadinstitute.hellbender.Main", name, "--verbosity", "ERROR"]);
+    command.args([MAIN_CLASS, name, "--verbosity", "ERROR"]).env(JAVA_OPTIONS_VARIABLE, java_options());
     command
 }

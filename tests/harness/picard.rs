@@ -1,4 +1,4 @@
-//! Picard 3.4.0 as the oracle of duplicate marking, in one resident JVM for the whole test run.
+//! Picard 3.4.0 as the oracle of duplicate marking and metrics, in resident JVMs for the whole test run.
 //!
 //! `tools/picard/fetch.sh` puts the jars into the cache; `tools/picard/PicardServer.java` runs commands. A start takes
 //! about two seconds, a file of a hundred records about 25 ms.
@@ -6,7 +6,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 
 use crate::duplicate_options::MarkingOptions;
 use crate::scratch;
@@ -15,6 +16,9 @@ use crate::tool::Tool;
 /// Picard clears an array for each file whose size depends on the heap, so a small heap is ten times as fast as a large
 /// one.
 const JVM_HEAP_OPTION: &str = "-Xmx128m";
+
+/// The maximum number of resident JVMs. With one, most concurrent tests would wait for it and leave a processor idle.
+const MAX_JVMS: usize = 2;
 
 /// The number of commands that a JVM runs before the harness replaces it. Picard leaves files open that only a full
 /// garbage collection would close.
@@ -41,7 +45,7 @@ impl Default for PicardOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PicardError(pub String);
 
-/// The resident JVM.
+/// A resident JVM.
 #[derive(Debug)]
 pub struct PicardServer {
     child: Child,
@@ -89,7 +93,7 @@ fn tools_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tools/picard")
 }
 
-/// Runs `words` (a tool and its arguments) in the resident JVM, and starts the JVM first if necessary.
+/// Runs `words` (a tool and its arguments) in a resident JVM, and starts the JVM first if necessary.
 ///
 /// # Errors
 /// [`PicardError`] with Picard's exception, or with its exit code other than 0.
@@ -97,10 +101,19 @@ fn tools_directory() -> PathBuf {
 /// # Panics
 /// When the JVM cannot be started or has died.
 pub fn run(words: &[&str]) -> Result<(), PicardError> {
-    static SERVER: Mutex<Option<PicardServer>> = Mutex::new(None);
+    static SERVERS: [Mutex<Option<PicardServer>>; MAX_JVMS] = [const { Mutex::new(None) }; MAX_JVMS];
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
     // A failed test that held the lock may have left an unfinished command or a dead JVM. Ignore the poisoned lock and
     // start a new JVM if needed.
-    let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let idle = SERVERS.iter().find_map(|server| match server.try_lock() {
+        Ok(server) => Some(server),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    });
+    let mut server = idle.unwrap_or_else(|| {
+        let next = &SERVERS[NEXT.fetch_add(1, Ordering::Relaxed) % MAX_JVMS];
+        next.lock().unwrap_or_else(PoisonError::into_inner)
+    });
     if let Some(worn) = server.take_if(|server| server.commands_run >= COMMANDS_PER_JVM) {
         worn.shut_down();
     }
@@ -118,7 +131,7 @@ fn path_with_rscript() -> String {
 impl PicardServer {
     fn start() -> Self {
         let jars = jar_directory().unwrap_or_else(|reason| panic!("no Picard: {reason}"));
-        let stderr_path = scratch::root().join("picard.stderr");
+        let stderr_path = scratch::directory("picard").join("stderr");
         let stderr = std::fs::File::create(&stderr_path).expect("the scratch directory can be written to");
         let mut child = Tool::require("java")
             .command()

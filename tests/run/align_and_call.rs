@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use godwit_tests::binary::{GodwitCommand, GodwitOutput, godwit};
 use godwit_tests::processes::{send_signal, wait_for_children};
@@ -35,12 +36,16 @@ fn align_and_call(out: &Path, caller: &str) -> GodwitCommand {
     align(out).args(["--call", caller]).args(GRID_ARGS)
 }
 
-/// Returns the VCF that `godwit call` writes when the alignment is done.
+/// Returns the VCF that `godwit call` writes when the alignment is done. Without options, it runs once for all tests.
 fn call_after_alignment(words: &[&str]) -> PathBuf {
-    let out = scratch::directory("afterwards").join("s.vcf.gz");
-    let aligned = AlignedSample::cached();
-    aligned.call_file(&aligned.bam(), &out).args(words).run_ok();
-    out
+    static WITHOUT_OPTIONS: OnceLock<PathBuf> = OnceLock::new();
+    let call = || {
+        let out = scratch::directory("afterwards").join("s.vcf.gz");
+        let aligned = AlignedSample::cached();
+        aligned.call_file(&aligned.bam(), &out).args(words).run_ok();
+        out
+    };
+    if words.is_empty() { WITHOUT_OPTIONS.get_or_init(call).clone() } else { call() }
 }
 
 #[track_caller]
@@ -155,12 +160,9 @@ fn haplotype_caller_reads_a_bam_that_is_being_written() {
         let aligned = AlignedSample::cached();
         let expected = scratch::directory("afterwards").join(name);
         let call = aligned.call_with_grid("20K", &expected).args(["--caller", "gatk", "--caller-memory", "1G"]);
-        call.args(["--caller-args", arguments, "--threads", "2"]).env("GODWIT_GATK", gatk::jar_directory()).run_ok();
+        call.args(["--caller-args", arguments, "--threads", "2"]).with_gatk().run_ok();
         let out = scratch::directory("live-gatk");
-        let run = align(&out)
-            .args(["--call", "gatk", "--threads", "1"])
-            .args(words)
-            .env("GODWIT_GATK", gatk::jar_directory());
+        let run = align(&out).args(["--call", "gatk", "--threads", "1"]).args(words).with_gatk();
         let run = run.run_ok();
         assert!(regions_called_while_writing(&run) > 0 && count_events(&run, "warning") == 0, "{}", run.describe());
         assert_same(&out.join(name), &expected);
@@ -393,6 +395,6 @@ fn a_reference_with_equal_names_and_lengths_is_told_by_its_checksum() {
         let known = directory.join("b.vcf.gz");
         let command = godwit().arg("recalibrate").arg("--reference").arg(&other).arg("--reads").arg(&bam);
         let command = command.arg("--known-sites").arg(known).arg("--out").arg(directory.join("r.bam"));
-        command.env("GODWIT_GATK", gatk::jar_directory()).run().assert_rejected(&[EXIT_INPUT], &["chrX", "M5"]);
+        command.with_gatk().run().assert_rejected(&[EXIT_INPUT], &["chrX", "M5"]);
     }
 }

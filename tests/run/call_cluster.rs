@@ -10,7 +10,7 @@ use godwit_tests::slurm::{self, SlurmCluster};
 use godwit_tests::ssh_server::{self, SshServer};
 use godwit_tests::tool::run_checked;
 use godwit_tests::wait::wait_until;
-use godwit_tests::{gatk, needs, needs_gatk, needs_host_namespaces, needs_slurm, scratch, skip};
+use godwit_tests::{needs, needs_gatk, needs_host_namespaces, needs_slurm, scratch, skip};
 use serde_json::Value;
 
 use super::call_failures::{OUTPUT_FILES, wrapped_bcftools_path};
@@ -78,13 +78,13 @@ fn assert_workers_write_the_same(counts: &[usize], command: impl Fn(&Path) -> Go
 #[test]
 fn bcftools_on_any_number_of_workers_writes_the_bytes_of_one_process() {
     needs!("bcftools", "bgzip");
-    assert_workers_write_the_same(&[1, 2, 4], call);
+    assert_workers_write_the_same(&[1, 3], call);
 }
 
 #[test]
 fn freebayes_on_any_number_of_workers_writes_the_bytes_of_one_process() {
     needs!("freebayes", "bgzip");
-    assert_workers_write_the_same(&[1, 2, 4], |out| call(out).args(["--caller", "freebayes"]));
+    assert_workers_write_the_same(&[1, 3], |out| call(out).args(["--caller", "freebayes"]));
 }
 
 #[test]
@@ -92,10 +92,20 @@ fn haplotype_caller_on_two_workers_writes_the_bytes_of_one_process() {
     needs!("bgzip");
     needs_gatk!();
     assert_workers_write_the_same(&[2], |out| {
-        let call = AlignedSample::cached()
-            .call_with_grid("30K", &out.join("a.vcf.gz"))
-            .env("GODWIT_GATK", gatk::jar_directory());
-        call.args(["--threads", "1", "--caller", "gatk", "--caller-memory", "1G", "--memory", "1G"])
+        // Two regions, because each start of Java takes seconds.
+        let call = AlignedSample::cached().call_with_grid("30K", &out.join("a.vcf.gz")).with_gatk();
+        call.args([
+            "--threads",
+            "1",
+            "--caller",
+            "gatk",
+            "--caller-memory",
+            "1G",
+            "--memory",
+            "1G",
+            "--regions",
+            "chr1",
+        ])
     });
 }
 

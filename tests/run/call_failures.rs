@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use godwit_tests::binary::{GodwitCommand, GodwitOutput};
 use godwit_tests::fault_injection::{Fault, count_file_changes, inject_fault};
@@ -26,19 +27,23 @@ fn count_events(finished: &GodwitOutput, event: &str) -> usize {
     finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
 }
 
-/// Returns a call with a single caller, so that regions run one after the other. The files of the caller are in another
+/// Returns a call of seven regions with a single caller, so that they run one after the other. The files of the caller are in another
 /// directory, so that only changes by godwit are counted.
 fn call(out: &Path, temp: &Path) -> GodwitCommand {
-    AlignedSample::cached().call(&out.join("a.vcf.gz")).args(["--threads", "1", "--json", "--temp"]).arg(temp)
+    let call = AlignedSample::cached().call_with_grid("15K", &out.join("a.vcf.gz"));
+    call.args(["--threads", "1", "--json", "--temp"]).arg(temp)
 }
 
-/// Returns the output of a baseline run, and its number of regions.
-fn baseline_run() -> (Vec<u8>, usize) {
-    let (out, temp) = (scratch::directory("undisturbed"), scratch::directory("temp"));
-    let finished = call(&out, &temp).run_ok();
-    assert_eq!(scratch::entry_names(&out), OUTPUT_FILES);
-    assert_eq!(scratch::entry_names(&temp), [] as [&str; 0]);
-    (fs::read(out.join("a.vcf.gz")).expect("it was written"), count_events(&finished, "called"))
+/// Returns the output of a baseline run, and its number of regions. It runs once for all tests.
+fn baseline_run() -> &'static (Vec<u8>, usize) {
+    static BASELINE: OnceLock<(Vec<u8>, usize)> = OnceLock::new();
+    BASELINE.get_or_init(|| {
+        let (out, temp) = (scratch::directory("undisturbed"), scratch::directory("temp"));
+        let finished = call(&out, &temp).run_ok();
+        assert_eq!(scratch::entry_names(&out), OUTPUT_FILES);
+        assert_eq!(scratch::entry_names(&temp), [] as [&str; 0]);
+        (fs::read(out.join("a.vcf.gz")).expect("it was written"), count_events(&finished, "called"))
+    })
 }
 
 #[test]
@@ -60,14 +65,14 @@ fn a_run_stopped_at_any_of_some_changes_to_files_goes_on() {
                 stopped.assert_rejected(&[EXIT_MACHINE], &[]);
             }
             if let Ok(found) = fs::read(out.join("a.vcf.gz")) {
-                assert!(found == expected, "{fault:?} at {at}: the VCF is there, but is not whole");
+                assert!(found == *expected, "{fault:?} at {at}: the VCF is there, but is not whole");
             }
             let resumed = call(&out, &temp).arg("--resume").run();
             assert!(resumed.status.success(), "{fault:?} at {at}: {}\nthen {}", stopped.describe(), resumed.describe());
-            assert!(fs::read(out.join("a.vcf.gz")).expect("it was written") == expected, "{fault:?} at {at}");
+            assert!(fs::read(out.join("a.vcf.gz")).expect("it was written") == *expected, "{fault:?} at {at}");
             assert_eq!(scratch::entry_names(&out), OUTPUT_FILES, "{fault:?} at {at}");
             let done = count_events(&stopped, "called") + count_events(&resumed, "called");
-            assert!(done <= regions + 1, "{fault:?} at {at}: {done} of {regions} called\n{}", resumed.describe());
+            assert!(done <= *regions + 1, "{fault:?} at {at}: {done} of {regions} called\n{}", resumed.describe());
         }
     }
 }
@@ -101,7 +106,7 @@ fn ctrl_c_keeps_finished_regions_for_resume() {
         fs::write(&path, text).expect("scratch can be written to");
         vcf_records(&path)
     };
-    assert!(lines(&fs::read(out.join("a.vcf.gz")).expect("it was written")) == lines(&expected));
+    assert!(lines(&fs::read(out.join("a.vcf.gz")).expect("it was written")) == lines(expected));
     let again = run(&["--resume"]).run_ok();
     assert!(again.stderr.contains("already complete"), "{}", again.describe());
 }

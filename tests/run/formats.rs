@@ -325,7 +325,7 @@ fn a_run_with_all_formats_goes_on_after_whatever_stopped_it() {
     let expected = file_contents(&undisturbed);
     assert!(expected.iter().any(|(name, _)| name.starts_with("sample.parquet")));
     for (fault, first) in [(Fault::Kill, 1), (Fault::Error, 4), (Fault::FullDisk, 7)] {
-        for at in (first..=all).step_by((all / 9).max(1) as usize) {
+        for at in (first..=all).step_by((all / 6).max(1) as usize) {
             let out = scratch::directory("all-formats-stopped");
             let stopped = inject_fault(small_run(&out), &out, fault, at).run();
             if fault != Fault::Kill && !stopped.status.success() {

@@ -8,36 +8,10 @@ use godwit_tests::picard::{self, PicardOptions, sort_and_mark};
 use godwit_tests::reference_pipeline::{AlignOptions, DuplicateHandling, run_reference_pipeline};
 use godwit_tests::sam::{self, DUPLICATE_FLAG, SamText};
 use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
-use godwit_tests::{needs, needs_picard, picard_cases, sam_fuzzer, scratch, skip as skips};
-
-use super::picard::{picard_files, shared_data_directory, without_reference};
+use godwit_tests::{needs, needs_picard, sam_fuzzer, scratch, skip as skips};
 
 fn small_spec() -> SampleSpec {
     SampleSpec { seed: 11, lanes: vec![1500, 900], paired: true, alternate: false, comments: TitleComments::Illumina }
-}
-
-#[test]
-fn picard_itself_gives_what_its_unit_cases_expect() {
-    needs_picard!();
-    let cases = picard_cases::picard_cases();
-    assert!(cases.len() >= 50, "only {} cases", cases.len());
-    let directory = scratch::directory("golden-oracle");
-    let mut failures = Vec::new();
-    for case in &cases {
-        let input = directory.join("input.sam");
-        std::fs::write(&input, case.sam.to_text()).expect("the scratch directory can be written to");
-        let (marked, metrics_file) = sort_and_mark(&input, &directory, "sam", &PicardOptions::default())
-            .unwrap_or_else(|refusal| panic!("{}: {}", case.name, refusal.0));
-        let mut list = picard_cases::wrong_duplicate_flags(&SamText::read(&marked));
-        let optical = MetricsFile::read(&metrics_file).column_sum("READ_PAIR_OPTICAL_DUPLICATES");
-        if optical != case.optical_pairs {
-            list.push(format!("{} optical pairs expected, {optical} found", case.optical_pairs));
-        }
-        if !list.is_empty() {
-            failures.push(format!("{}:\n  {}", case.name, list.join("\n  ")));
-        }
-    }
-    assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
@@ -45,7 +19,7 @@ fn picard_accepts_fuzzed_files_and_they_reach_its_rules() {
     needs_picard!();
     let directory = scratch::directory("fuzz-oracle");
     let (mut refused, mut totals, mut sensitive) = (Vec::new(), BTreeMap::<&str, u64>::new(), 0);
-    let files = 150;
+    let files = 60;
     for seed in 1_000_000..1_000_000 + files {
         let input = directory.join("input.sam");
         std::fs::write(&input, sam_fuzzer::generate_sam(seed).to_text())
@@ -80,7 +54,7 @@ fn drawn_options_of_marking_reach_their_rules() {
     needs_picard!();
     let directory = scratch::directory("options-oracle");
     let (mut refused, mut seen) = (0, BTreeMap::<&str, u64>::new());
-    let files = 150;
+    let files = 60;
     for seed in 2_000_000..2_000_000 + files {
         let marking = MarkingOptions::from_seed(seed);
         let case = marking.sam_with_barcodes(&sam_fuzzer::generate_sam(seed), seed);
@@ -118,25 +92,6 @@ fn drawn_options_of_marking_reach_their_rules() {
     println!("of {files} files, {refused} refused by Picard: {seen:?}");
     assert!(refused * 50 <= files);
     assert!(seen.len() == 10 && seen.values().all(|count| *count >= 3), "{seen:?}");
-}
-
-#[test]
-fn picard_accepts_most_of_its_own_test_files() {
-    needs_picard!();
-    let Some(data) = shared_data_directory() else {
-        godwit_tests::skip!("shared-data", "no shared/data beside the repository")
-    };
-    let files = picard_files(&data.join("markdup"));
-    let (mut accepted, mut refused) = (0, Vec::new());
-    for file in &files {
-        let directory = scratch::directory("picard-files-oracle");
-        match sort_and_mark(&without_reference(file, &directory), &directory, "sam", &PicardOptions::default()) {
-            Ok(_) => accepted += 1,
-            Err(refusal) => refused.push(format!("{}: {}", file.display(), refusal.0)),
-        }
-    }
-    println!("{accepted} of {} accepted; refused:\n{}", files.len(), refused.join("\n"));
-    assert!(accepted >= 20, "{refused:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ const EXIT_USAGE: i32 = 2;
 const EXIT_MACHINE: i32 = 4;
 const EXIT_INTERRUPTED: i32 = 130;
 /// The number of fault positions of the sweep in CI for each fault.
-const SWEEP_POINTS_PER_FAULT: u64 = 8;
+const SWEEP_POINTS_PER_FAULT: u64 = 6;
 
 /// The outputs whose bytes are the same in every run. `run.json` and `report.html` contain times.
 pub(super) const OUTPUTS: [&str; 11] = [

@@ -293,7 +293,7 @@ fn the_workflow_of_gatk_keeps_the_copies_of_each_sample_up_to_joint_genotypes() 
     let directory = scratch::directory("sexes-gatk");
     let out = directory.join("out");
     let run = people.run_with_ploidy(&people.sheet, &out, &["--workflow", "gatk", "--caller-memory", "1G"]);
-    run.env("GODWIT_GATK", gatk::jar_directory()).run_ok();
+    run.with_gatk().run_ok();
     let mut gvcfs = Vec::new();
     for (sample, sex) in SAMPLE_SEXES {
         let by_hand = scratch::directory("by-hand");

@@ -77,7 +77,7 @@ fn mutect2_gives_the_sites_and_genotypes_of_one_run() {
     let pair = TumorNormalPair::cached();
     let directory = scratch::directory("mutect2");
     let call = |out: &Path| {
-        let call = pair.call(out).env("GODWIT_GATK", gatk::jar_directory()).args(["--grid-size", "20K"]);
+        let call = pair.call(out).with_gatk().args(["--grid-size", "20K"]);
         call.args(["--caller", "mutect2", "--caller-memory", "1G", "--memory", "4G"])
     };
     let (out, again) = (directory.join("a.vcf.gz"), directory.join("b.vcf.gz"));

@@ -95,7 +95,7 @@ impl Cohort {
 
     fn filter(&self, out: &Path) -> GodwitCommand {
         let filter = godwit().arg("filter").arg("--reference").arg(&self.reference).arg("--variants").arg(&self.joint);
-        filter.arg("--out").arg(out).args(["--gatk-memory", "2G"]).env("GODWIT_GATK", gatk::jar_directory())
+        filter.arg("--out").arg(out).args(["--gatk-memory", "2G"]).with_gatk()
     }
 
     fn resources(&self) -> [String; 4] {

@@ -244,7 +244,7 @@ fn the_workflow_of_gatk_ends_in_filtered_joint_variants() {
     let known = write_known_sites(cohort, &directory);
     let gatk = || {
         let run = run(cohort, &sheet, &out).args(["--workflow", "gatk", "--caller-memory", "1G", "--known-sites"]);
-        run.arg(&known).env("GODWIT_GATK", gatk::jar_directory())
+        run.arg(&known).with_gatk()
     };
     let first = gatk().run_ok();
     let how = "GATK's hard filters, not variant recalibration: no resources are given to train the model";
@@ -288,7 +288,7 @@ fn what_the_workflow_of_gatk_leaves_out_it_says() {
     fs::write(&sheet, format!("sample,fastq_1,fastq_2\nben,{},{}\n", one.display(), two.display()))
         .expect("scratch can be written to");
     let run = run(cohort, &sheet, &out).args(["--workflow", "gatk", "--caller-memory", "1G"]);
-    let run = run.env("GODWIT_GATK", gatk::jar_directory()).run_ok();
+    let run = run.with_gatk().run_ok();
     assert!(run.stderr.contains("recalibration is skipped"), "{}", run.describe());
     let told = report(&out);
     assert!(told["left_out"][0].as_str().is_some_and(|note| note.contains("--known-sites")), "{told}");

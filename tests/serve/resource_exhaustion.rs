@@ -23,7 +23,7 @@ fn hostile_statements_are_refused_or_stopped_and_others_go_on() {
     let (_, out) = aligned_sample();
     // Set lower limits than the five seconds and 512 MiB that the test permits, because client and server also take
     // time before and after the statement.
-    let served = DataServer::start(&out, &["--statement-time", "2s", "--statement-memory", "400M"]);
+    let served = DataServer::start(&out, &["--statement-time", "1s", "--statement-memory", "400M"]);
     let server = served.process_id();
     let watch = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let watcher = std::thread::spawn({

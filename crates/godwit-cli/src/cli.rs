@@ -42,7 +42,7 @@ use godwit_pipeline::reduce::Format;
 use crate::config::THIS_RUN_HEADING;
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
-pub use bam_metrics::{JobMetrics, MetricsArgs, MetricsValue, TargetListArgs};
+pub use bam_metrics::{JobMetrics, JobMetricsArgs, MetricsArgs, MetricsValue, TargetListArgs};
 pub use bench::{BenchVerb, TableFormat};
 pub use bench_flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use bench_path::{BenchPathArgs, PathEmulatorArgs};

@@ -52,7 +52,7 @@ impl GatkToolkit {
 
     /// Returns the start of a command line for the GATK tool `tool`. `memory_bytes`: memory limit of the process;
     /// `temp`: directory for its temporary files.
-    pub fn tool_command(&self, tool: &str, memory_bytes: u64, temp: &Path) -> Command {
+    pub(crate) fn tool_command(&self, tool: &str, memory_bytes: u64, temp: &Path) -> Command {
         let mut command = Command::new(&self.java);
         let heap_bytes = memory_bytes.saturating_sub(JVM_OVERHEAD_BYTES).max(JVM_OVERHEAD_BYTES);
         command.arg(format!("-Xmx{}m", heap_bytes >> 20));
@@ -68,7 +68,7 @@ impl GatkToolkit {
     ///
     /// # Errors
     /// [`EngineError::Io`] if Java does not start.
-    pub fn start_tool(&self, command: Command) -> Result<ProcessPipeline, EngineError> {
+    pub(crate) fn start_tool(&self, command: Command) -> Result<ProcessPipeline, EngineError> {
         let link = PipelineCommand { program: self.java.clone(), version: format!("GATK {}", self.version), command };
         ProcessPipeline::start(vec![link], Stdio::null())
     }

@@ -27,6 +27,23 @@ pub use child::{ChildHandle, PipelineCommand, ProcessPipeline};
 pub use error::{EngineError, ExitCause};
 pub use line_protocol_child::LineProtocolChild;
 
+/// Checks that the version `found` of a program is at least `oldest`, compared by major and minor version.
+///
+/// # Errors
+/// [`EngineError::VersionMismatch`] if it is older, or not a version.
+fn check_version(
+    program: &std::path::Path,
+    component: &'static str,
+    found: &str,
+    oldest: [u32; 2],
+) -> Result<(), EngineError> {
+    if is_version_at_least(found, oldest) {
+        return Ok(());
+    }
+    let expected = format!("{}.{} or later", oldest[0], oldest[1]);
+    Err(EngineError::VersionMismatch { program: program.to_owned(), component, expected, found: found.to_owned() })
+}
+
 /// Returns whether a version is at least `oldest`, compared by major and minor version.
 fn is_version_at_least(version: &str, oldest: [u32; 2]) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());

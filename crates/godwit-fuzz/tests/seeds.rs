@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use godwit_fuzz::{Mutator, TARGETS, run_target};
 
-/// Default number of inputs for each target: a second or two.
-const INPUTS_PER_TARGET: u64 = 1500;
+/// Default number of inputs for each target: about half a second.
+const INPUTS_PER_TARGET: u64 = 600;
 /// An input of a few kilobytes that takes longer counts as a hang.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum peak memory of the whole process.

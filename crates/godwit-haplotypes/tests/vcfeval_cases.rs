@@ -231,10 +231,8 @@ fn too_complex_intervals(notes: &str) -> BTreeSet<String> {
     notes.lines().filter_map(interval).collect()
 }
 
-/// Asserts that all runs have the results of vcfeval. Returns the number of compared records.
-fn assert_equal_to_vcfeval(root: &Path, segment_records: Option<usize>) -> usize {
-    let runs: Vec<GoldenRun> = golden_runs(root).into_iter().filter(GoldenRun::is_supported).collect();
-    assert!(runs.len() > 100, "only {} runs were found", runs.len());
+/// Asserts that runs have the results of vcfeval. Returns the number of compared records.
+fn assert_equal_to_vcfeval(runs: &[GoldenRun], segment_records: Option<usize>) -> usize {
     let (next, records) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let problems = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -258,13 +256,19 @@ fn assert_equal_to_vcfeval(root: &Path, segment_records: Option<usize>) -> usize
 #[test]
 fn every_verdict_and_every_table_is_that_of_vcfeval() {
     let Some(root) = case_directory() else { skip!("shared-data", "no cases of vcfeval beside the repository") };
-    assert!(assert_equal_to_vcfeval(&root, None) > 100_000, "fewer records than the cases have");
+    let runs: Vec<GoldenRun> = golden_runs(&root).into_iter().filter(GoldenRun::is_supported).collect();
+    assert!(runs.len() > 100, "only {} runs were found", runs.len());
+    assert!(assert_equal_to_vcfeval(&runs, None) > 100_000, "fewer records than the cases have");
 }
 
 #[test]
 fn segments_of_a_few_records_change_no_verdict_and_no_table() {
     let Some(root) = case_directory() else { skip!("shared-data", "no cases of vcfeval beside the repository") };
-    assert!(assert_equal_to_vcfeval(&root, Some(1)) > 100_000, "fewer records than the cases have");
+    // Most further runs of a case only select other outputs.
+    let mut runs: Vec<GoldenRun> = golden_runs(&root).into_iter().filter(GoldenRun::is_supported).collect();
+    runs.dedup_by(|later, earlier| later.directory == earlier.directory);
+    assert!(runs.len() > 80, "only {} cases were found", runs.len());
+    assert!(assert_equal_to_vcfeval(&runs, Some(1)) > 30_000, "fewer records than the cases have");
 }
 
 #[test]

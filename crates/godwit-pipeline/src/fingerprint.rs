@@ -139,14 +139,14 @@ impl FingerprintKey<'_> {
 }
 
 /// Returns the fingerprint entries as one text, in the given order.
-pub fn facts_text(facts: &[FingerprintEntry]) -> String {
+pub(crate) fn facts_text(facts: &[FingerprintEntry]) -> String {
     let text =
         |FingerprintEntry { name, value }: &FingerprintEntry| format!("Fact {{ name: {name:?}, value: {value:?} }}");
     list_text(facts.iter().map(text))
 }
 
 /// Returns the checksums of the reads of each block as one text, in the order of the blocks.
-pub fn blocks_text(contents: &BTreeMap<BlockId, String>) -> String {
+pub(crate) fn blocks_text(contents: &BTreeMap<BlockId, String>) -> String {
     let text = |(id, content): (&BlockId, &String)| format!("{}: {content:?}", id.fingerprint_text());
     format!("{{{}}}", contents.iter().map(text).collect::<Vec<_>>().join(", "))
 }

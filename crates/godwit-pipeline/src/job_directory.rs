@@ -96,7 +96,7 @@ pub enum JobDirectoryState {
 }
 
 /// The results of a finished block, as stored in the job directory.
-pub struct BlockCheckpoint {
+pub(crate) struct BlockCheckpoint {
     /// The identifier of the block.
     pub id: BlockId,
     /// Number of records in the block.
@@ -339,12 +339,12 @@ impl JobDirectory {
     }
 
     /// Returns the spill file with the sorted runs of all blocks.
-    pub fn blocks_file(&self) -> &Arc<SpillFile> {
+    pub(crate) fn blocks_file(&self) -> &Arc<SpillFile> {
         &self.blocks_file
     }
 
     /// Returns the spill file of compressed partitions.
-    pub fn parts_file(&self) -> &Arc<SpillFile> {
+    pub(crate) fn parts_file(&self) -> &Arc<SpillFile> {
         &self.parts_file
     }
 
@@ -388,7 +388,7 @@ impl JobDirectory {
     }
 
     /// Returns the checkpoints of all finished blocks, in the order of the blocks.
-    pub fn block_checkpoints(&self) -> impl Iterator<Item = io::Result<BlockCheckpoint>> {
+    pub(crate) fn block_checkpoints(&self) -> impl Iterator<Item = io::Result<BlockCheckpoint>> {
         self.finished_blocks.values().map(|entry| {
             let pairs_at = entry.offset + entry.frame_bytes;
             let ends_at = pairs_at + entry.pair_bytes;
@@ -419,7 +419,7 @@ impl JobDirectory {
     ///
     /// # Errors
     /// The I/O error of the file system.
-    pub fn save_partition(
+    pub(crate) fn save_partition(
         &self,
         index: usize,
         location: PartLocation,
@@ -445,7 +445,7 @@ impl JobDirectory {
     ///
     /// # Errors
     /// The I/O error of the file system.
-    pub fn restore_partition(
+    pub(crate) fn restore_partition(
         &self,
         index: usize,
         file: &AtomicFile,

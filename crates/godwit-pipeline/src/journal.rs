@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::partitioned_file::PartLocation;
 
 /// Prefix of the name of a data directory. Such a directory is not in the job directory but beside it.
-pub const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
+pub(crate) const DATA_DIRECTORY_PREFIX: &[u8] = b".godwit-";
 
 /// A named value on which the output of a job depends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct FingerprintEntry {
 /// A line of the journal of an `align` job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum AlignJournalEntry {
+pub(crate) enum AlignJournalEntry {
     /// The job started.
     Start {
         /// The fingerprint of the job, which a resumed job must match.
@@ -135,7 +135,7 @@ impl BlockEntry {
 /// The position of the first read of a block in the FASTQ files of its lane. With it, a resumed job does not read the
 /// bytes before the block again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockStartEntry {
+pub(crate) struct BlockStartEntry {
     /// The identifier of the block; never the first block of a lane.
     pub id: BlockId,
     /// Number of reads of the lane before this block.
@@ -153,7 +153,7 @@ pub struct BlockStartEntry {
 
 /// The journal entry of a finished partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartitionEntry {
+pub(crate) struct PartitionEntry {
     /// Number of the partition, 0-based.
     pub index: usize,
     /// Location of the compressed records of the partition.
@@ -169,7 +169,7 @@ pub struct PartitionEntry {
 
 impl PartitionEntry {
     /// Returns the offset in the `parts` file behind the last byte of this partition, bytes.
-    pub fn parts_end(&self) -> u64 {
+    pub(crate) fn parts_end(&self) -> u64 {
         let pieces = match &self.location {
             PartLocation::Spill(pieces) => &pieces[..],
             PartLocation::File { .. } => &[],

@@ -104,7 +104,7 @@ fn file_name(file: &AtomicFile) -> String {
 ///
 /// # Errors
 /// The I/O error of the file system.
-pub fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile>> {
+pub(crate) fn directory_entries(directory: &AtomicDirectory) -> io::Result<Vec<ManifestFile>> {
     let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
     let mut files = Vec::new();
     for path in directory.files()? {
@@ -132,7 +132,7 @@ pub fn checksummed_entry(file: &AtomicFile) -> io::Result<ManifestFile> {
 ///
 /// # Errors
 /// The I/O error of the file system.
-pub fn segmented_entry(file: &AtomicFile, known_segments: &[Segment], records: u64) -> io::Result<ManifestFile> {
+pub(crate) fn segmented_entry(file: &AtomicFile, known_segments: &[Segment], records: u64) -> io::Result<ManifestFile> {
     let bytes = file.file().metadata()?.len();
     let (mut segments, mut at) = (Vec::new(), 0);
     let fill = |segments: &mut Vec<Segment>, from: u64, until: u64| -> io::Result<()> {

@@ -10,7 +10,7 @@ const BYTES_PER_BLOCK_BASE: u64 = 4;
 /// Default memory limit of `align`. It is low because the aligner and its index need most of the memory.
 const DEFAULT_ALIGN_BYTES: u64 = 512 << 20;
 /// Default memory limit of `markdup`.
-pub const DEFAULT_MARKDUP_BYTES: u64 = 8 << 30;
+pub(crate) const DEFAULT_MARKDUP_BYTES: u64 = 8 << 30;
 
 /// A memory limit that cannot hold one block of input.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]

@@ -24,7 +24,7 @@ const PART_BUFFER_BYTES: usize = 1 << 20;
 const PAGE_BYTES: u64 = 64 << 10;
 
 /// A file that is written in numbered parts. Dropping it removes the file if it is not published.
-pub struct PartitionedFile<'s> {
+pub(crate) struct PartitionedFile<'s> {
     /// The output file; `None` if this process only builds parts of a file that another process writes.
     atomic_file: Option<AtomicFile>,
     spill: &'s SpillFile,
@@ -117,7 +117,7 @@ impl<'s> PartitionedFile<'s> {
     }
 
     /// Creates a value that builds parts for a file of another process. All parts are written to the spill file.
-    pub fn detached(spill: &'s SpillFile) -> Self {
+    pub(crate) fn detached(spill: &'s SpillFile) -> Self {
         let next_part = usize::MAX;
         Self {
             atomic_file: None,
@@ -131,7 +131,7 @@ impl<'s> PartitionedFile<'s> {
 
     /// Returns a writer for part `index`. Every part, starting with 0, must be written exactly once. The order is
     /// arbitrary.
-    pub fn part_writer(&self, index: usize) -> PartWriter<'_> {
+    pub(crate) fn part_writer(&self, index: usize) -> PartWriter<'_> {
         PartWriter { file: self, index, buffer: Vec::new(), part: BufferedPart::default(), written_bytes: 0 }
     }
 
@@ -144,12 +144,12 @@ impl<'s> PartitionedFile<'s> {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if the part does not start at the end of the preceding part.
-    pub fn add_written_part(&self, index: usize, extent: PartExtent) -> io::Result<()> {
+    pub(crate) fn add_written_part(&self, index: usize, extent: PartExtent) -> io::Result<()> {
         self.restore_part(index, &PartLocation::File { offset: extent.offset, bytes: extent.bytes })
     }
 
     /// Returns the total size of the contiguous parts from the start of the file, bytes.
-    pub fn contiguous_bytes(&self) -> u64 {
+    pub(crate) fn contiguous_bytes(&self) -> u64 {
         self.lock_state().next_offset
     }
 
@@ -208,7 +208,7 @@ impl<'s> PartitionedFile<'s> {
 
     /// Returns the locations of the contiguous written parts from the start of the file. Other processes can read these
     /// parts.
-    pub fn written_prefix(&self) -> Vec<PartExtent> {
+    pub(crate) fn written_prefix(&self) -> Vec<PartExtent> {
         let state = self.lock_state();
         state.extents[..state.written_prefix_parts].to_vec()
     }
@@ -274,7 +274,7 @@ impl<'s> PartitionedFile<'s> {
     }
 
     /// Returns the finished file, which the caller publishes together with others.
-    pub fn into_atomic_file(self) -> AtomicFile {
+    pub(crate) fn into_atomic_file(self) -> AtomicFile {
         self.atomic_file.expect("detached parts have no file")
     }
 }
@@ -294,7 +294,7 @@ pub struct PartEdges {
 ///
 /// # Errors
 /// The I/O error of the file system.
-pub fn copy_part(spill: &SpillFile, place: &PartLocation, file: &File, offset: u64) -> io::Result<PartEdges> {
+pub(crate) fn copy_part(spill: &SpillFile, place: &PartLocation, file: &File, offset: u64) -> io::Result<PartEdges> {
     let pieces = match place {
         PartLocation::Spill(pieces) => &pieces[..],
         PartLocation::File { .. } => return Err(io::Error::other("the part is in a file already")),
@@ -336,7 +336,7 @@ impl BufferedBytes {
 
 /// A writer of one part. [`PartWriter::finish`] completes the part. If the writer is dropped before, the part is
 /// missing, and the file cannot be finished.
-pub struct PartWriter<'f> {
+pub(crate) struct PartWriter<'f> {
     file: &'f PartitionedFile<'f>,
     index: usize,
     buffer: Vec<u8>,
@@ -351,7 +351,7 @@ impl PartWriter<'_> {
     ///
     /// # Errors
     /// The I/O error of the file system.
-    pub fn flush_for_checkpoint(&mut self) -> io::Result<PartLocation> {
+    pub(crate) fn flush_for_checkpoint(&mut self) -> io::Result<PartLocation> {
         self.flush_buffer()?;
         if self.written_bytes > 0 {
             return Ok(PartLocation::File { offset: self.file.lock_state().next_offset, bytes: self.written_bytes });

@@ -11,9 +11,11 @@ mod slices;
 mod store;
 
 pub use cursor::Cursor;
-pub use run_table::{FrameLocation, RunTable};
+pub(crate) use run_table::FrameLocation;
+pub use run_table::RunTable;
 pub use slices::{ShardPlan, SliceLocation, SliceStore};
-pub use store::{FinishedRuns, RunStore, SortedBlock, SplitPartition};
+pub(crate) use store::RunStore;
+pub use store::{FinishedRuns, SortedBlock, SplitPartition};
 
 use std::io;
 
@@ -33,7 +35,12 @@ const ENTRY_HEADER_BYTES: usize = 8;
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] if the frame is damaged or was replaced.
-pub fn unpack_frame(packed: &[u8], plain_bytes: u32, contigs: usize, chunk: &mut RecordBuffer) -> io::Result<()> {
+pub(crate) fn unpack_frame(
+    packed: &[u8],
+    plain_bytes: u32,
+    contigs: usize,
+    chunk: &mut RecordBuffer,
+) -> io::Result<()> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the records of the run are damaged or were replaced");
     // LZ4 expands one byte to at most 255 bytes. A larger size is wrong; do not allocate it.
     if u64::from(plain_bytes) > 255 * packed.len() as u64 + 64 {

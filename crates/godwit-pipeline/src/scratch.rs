@@ -71,7 +71,7 @@ impl SpillFile {
 
     /// Returns the BLAKE3 of the bytes appended since the last call. The hash is valid only if one thread at a time
     /// appends.
-    pub fn take_digest(&self) -> blake3::Hash {
+    pub(crate) fn take_digest(&self) -> blake3::Hash {
         let Some(digest) = &self.digest else { return blake3::hash(&[]) };
         std::mem::take(&mut *digest.lock().unwrap_or_else(PoisonError::into_inner)).finalize()
     }

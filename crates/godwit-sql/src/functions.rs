@@ -25,7 +25,8 @@ use godwit_model::{Region, flags};
 use godwit_query::REGION_FUNCTION;
 
 use crate::contig_source::ContigSource;
-use crate::read_filter::{self, filter_condition};
+use crate::filter_function;
+use crate::read_filter::filter_condition;
 use crate::variant_filter::{has_variant_columns, variant_condition};
 
 /// Functions that test FLAG bits (SAMv1 §1.4), with the tested bits.
@@ -53,7 +54,7 @@ pub(crate) fn scalar_functions() -> Vec<ScalarUDF> {
     let texts = TypeSignature::OneOf(vec![TypeSignature::Exact(vec![DataType::Utf8]), TypeSignature::Any(2)]);
     let mut functions = vec![
         rewritten(REGION_FUNCTION, Signature::new(texts.clone(), Volatility::Immutable)),
-        rewritten(read_filter::FUNCTION_NAME, Signature::new(texts, Volatility::Immutable)),
+        rewritten(filter_function::FUNCTION_NAME, Signature::new(texts, Volatility::Immutable)),
     ];
     for (name, _) in FLAG_TESTS {
         let signature = TypeSignature::OneOf(vec![TypeSignature::Nullary, TypeSignature::Any(1)]);
@@ -137,7 +138,7 @@ fn expand_call(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Tran
     if func.name() == REGION_FUNCTION {
         return region_condition(args, plan, schema).map(Transformed::yes);
     }
-    if func.name() == read_filter::FUNCTION_NAME {
+    if func.name() == filter_function::FUNCTION_NAME {
         return expand_filter(args, plan, schema).map(Transformed::yes);
     }
     match FLAG_TESTS.iter().find(|(name, _)| *name == func.name()) {
@@ -172,7 +173,7 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
 /// Returns the condition that replaces `filter('mapq > 30')` or `filter('QUAL > 30')`. If a statement has several
 /// tables, the first argument selects the table, as for `region`.
 fn expand_filter(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
-    let function = read_filter::FUNCTION_NAME;
+    let function = filter_function::FUNCTION_NAME;
     let (table, text) = match arguments {
         [Expr::Literal(text, _)] => (None, text.try_as_str().flatten()),
         [Expr::Column(column), Expr::Literal(text, _)] => (column.relation.clone(), text.try_as_str().flatten()),

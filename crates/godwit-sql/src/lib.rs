@@ -96,6 +96,7 @@ mod engine;
 mod error;
 mod error_messages;
 mod filter_expression;
+mod filter_function;
 mod flight_sql;
 mod functions;
 mod genotype_dataset;

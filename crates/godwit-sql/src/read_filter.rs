@@ -1,33 +1,25 @@
 //! The SQL function `filter('mapq > 30 && [NM] < 2')` on tables of reads, which tests them by a filter expression of samtools.
-//!
-//! Before planning, a call is replaced by a [`ReadFilterFunction`] whose arguments are the columns that the expression
-//! needs. A filter therefore sees only the columns and values that the table shows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int64Array, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int64Array, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{Column, Result, exec_err, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
-};
+use datafusion::common::{Column, Result, plan_err};
+use datafusion::logical_expr::Expr;
 use godwit_dataset::{ContigLine, Dataset, contig_lines};
 use godwit_model::schema::alignment_columns::{HEADER_KEY, TAG_COLUMNS, TagType};
 
 use crate::filter_expression::{CigarLength, FilterExpression, Symbol, SymbolSource, Value};
+use crate::filter_function::{FUNCTION_NAME, RowFilter, condition, excerpt, invalid_expression};
 
-/// Name of the SQL function.
-pub(crate) const FUNCTION_NAME: &str = "filter";
 /// The column with tags that have no column of their own.
 const OTHER_TAGS_COLUMN: &str = "other_tags";
 /// The column with the tag `RG`.
 const READ_GROUP_COLUMN: &str = "read_group";
-/// Maximum length of an expression in an error message.
-const MAX_EXCERPT_CHARACTERS: usize = 100;
 /// The value of each base quality if a read has bases without qualities (SAMv1 §4.2.3).
 const MISSING_QUALITY: u8 = 0xff;
 
@@ -38,12 +30,7 @@ pub(crate) fn filter_condition(
     find_column: impl Fn(&str) -> Result<Option<Column>>,
     find_dataset: impl FnOnce() -> Option<Arc<dyn Dataset>>,
 ) -> Result<Expr> {
-    let expression = match FilterExpression::parse(text) {
-        Ok(expression) => expression,
-        Err(problem) => {
-            return plan_err!("{FUNCTION_NAME}(): the expression {} is not valid: {problem}", excerpt(text));
-        }
-    };
+    let expression = FilterExpression::parse(text).map_err(|problem| invalid_expression(text, &problem))?;
     let (mut names, mut arguments): (Vec<String>, Vec<Expr>) = (Vec::new(), Vec::new());
     let mut columns = BTreeSet::new();
     for symbol in expression.symbols() {
@@ -71,21 +58,8 @@ pub(crate) fn filter_condition(
         true => Some(HeaderNames::of_dataset(find_dataset().as_deref())?),
         false => None,
     };
-    let signature = match names.len() {
-        0 => TypeSignature::Nullary,
-        count => TypeSignature::Any(count),
-    };
-    let signature = Signature::new(signature, Volatility::Immutable);
-    let header = header.unwrap_or_default();
-    let function = ReadFilterFunction { text: text.to_owned(), columns: names, header, expression, signature };
-    Ok(ScalarUDF::from(function).call(arguments))
-}
-
-/// Returns the start of an expression, in double quotes, for error messages.
-pub(crate) fn excerpt(text: &str) -> String {
-    let mut letters = text.chars();
-    let start: String = letters.by_ref().take(MAX_EXCERPT_CHARACTERS).collect();
-    format!("{start:?}{}", if letters.next().is_some() { ".." } else { "" })
+    let filter = ReadFilter { columns: names, header: header.unwrap_or_default(), expression };
+    Ok(condition(text, filter, arguments))
 }
 
 /// Returns the names of the columns that contain the value of a symbol.
@@ -157,61 +131,23 @@ impl HeaderNames {
     }
 }
 
-/// The SQL function that evaluates one filter expression. Its arguments are the columns with the names in `columns`.
+/// A filter expression of reads.
 #[derive(Debug)]
-struct ReadFilterFunction {
-    text: String,
+struct ReadFilter {
+    /// The names of the columns that the expression needs.
     columns: Vec<String>,
     header: HeaderNames,
     expression: FilterExpression,
-    signature: Signature,
 }
 
-// The text, the columns and the header determine all other fields.
-impl PartialEq for ReadFilterFunction {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.text, &self.columns, &self.header) == (&other.text, &other.columns, &other.header)
-    }
-}
-
-impl Eq for ReadFilterFunction {}
-
-impl Hash for ReadFilterFunction {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.text, &self.columns, &self.header).hash(state);
-    }
-}
-
-impl ScalarUDFImpl for ReadFilterFunction {
-    fn name(&self) -> &str {
-        FUNCTION_NAME
+impl RowFilter for ReadFilter {
+    fn binding(&self) -> impl Eq + Hash + '_ {
+        (&self.columns, &self.header)
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let row_count = arguments.number_rows;
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let columns = ReadColumns::new(&self.columns, &arrays, &self.header)?;
-        let mut passed = Vec::with_capacity(row_count);
-        for row in 0..row_count {
-            match self.expression.matches(&ReadRow { columns: &columns, row }) {
-                Ok(passes) => passed.push(passes),
-                Err(problem) => {
-                    return exec_err!(
-                        "{FUNCTION_NAME}(): the expression {} cannot be evaluated: {problem}",
-                        excerpt(&self.text)
-                    );
-                }
-            }
-        }
-        Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(passed))))
+    fn row_test(&self, arrays: &[ArrayRef]) -> Result<impl Fn(usize) -> Result<bool, String>, ArrowError> {
+        let columns = ReadColumns::new(&self.columns, arrays, &self.header)?;
+        Ok(move |row| self.expression.matches(&ReadRow { columns: &columns, row }))
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct VariantExpression {
 }
 
 /// A column that an expression needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExpressionColumn {
     pub(crate) name: String,
     /// The type to which the column is converted: 64-bit integers, 64-bit floats, texts or booleans, and lists of them.

@@ -1,22 +1,16 @@
 //! The SQL function `filter('QUAL>30 && GT="het"')` on tables of variants, which tests them by a filter expression of
 //! bcftools.
-//!
-//! Before planning, a call is replaced by a [`VariantFilterFunction`] whose arguments are the columns that the
-//! expression needs. A filter therefore sees only the columns and values that the table shows.
 
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::hash::Hash;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{Column, DataFusionError, Result, exec_err, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
-};
+use datafusion::common::{Column, DataFusionError, Result};
+use datafusion::logical_expr::Expr;
 
-use crate::read_filter::{FUNCTION_NAME, excerpt};
+use crate::filter_function::{RowFilter, condition, invalid_expression};
 use crate::variant_expression::{FORMAT_PREFIX, VariantExpression, VariantRow};
 
 /// A function that returns the column of a table with a name, and its type; `None` if the table does not have it.
@@ -48,96 +42,36 @@ pub(crate) fn variant_condition(
         Err(DataFusionError::Plan(problem)) => Err(problem),
         Err(error) => Err(error.to_string()),
     };
-    let expression = match VariantExpression::parse(text, &find_type, find_sample_count) {
-        Ok(expression) => expression,
-        Err(problem) => {
-            return plan_err!("{FUNCTION_NAME}(): the expression {} is not valid: {problem}", excerpt(text));
-        }
-    };
+    let expression = VariantExpression::parse(text, &find_type, find_sample_count);
+    let expression = expression.map_err(|problem| invalid_expression(text, &problem))?;
     let mut arguments = Vec::new();
     for column in expression.columns() {
         arguments.extend(find_column(&column.name)?.map(|(column, _)| Expr::Column(column)));
     }
-    let signature = match arguments.len() {
-        0 => TypeSignature::Nullary,
-        count => TypeSignature::Any(count),
-    };
-    let signature = Signature::new(signature, Volatility::Immutable);
-    let function = VariantFilterFunction { text: text.to_owned(), expression, signature };
-    Ok(ScalarUDF::from(function).call(arguments))
+    Ok(condition(text, expression, arguments))
 }
 
-/// The SQL function that evaluates one filter expression. Its arguments are the columns of the expression.
-#[derive(Debug)]
-struct VariantFilterFunction {
-    text: String,
-    expression: VariantExpression,
-    signature: Signature,
-}
-
-// The text, the columns and the number of samples determine all other fields.
-impl PartialEq for VariantFilterFunction {
-    fn eq(&self, other: &Self) -> bool {
-        let (expression, others) = (&self.expression, &other.expression);
-        self.text == other.text
-            && expression.columns() == others.columns()
-            && expression.sample_count() == others.sample_count()
-    }
-}
-
-impl Eq for VariantFilterFunction {}
-
-impl Hash for VariantFilterFunction {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for VariantFilterFunction {
-    fn name(&self) -> &str {
-        FUNCTION_NAME
+impl RowFilter for VariantExpression {
+    fn binding(&self) -> impl Eq + Hash + '_ {
+        (self.columns(), self.sample_count())
     }
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Boolean)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let wanted = self.expression.columns();
-        let columns = wanted.iter().zip(&arrays).map(|(column, array)| cast(array, &column.data_type));
-        let columns: Vec<ArrayRef> = columns.collect::<Result<_, ArrowError>>()?;
+    fn row_test(&self, arrays: &[ArrayRef]) -> Result<impl Fn(usize) -> Result<bool, String>, ArrowError> {
+        let wanted = self.columns();
+        let columns = wanted.iter().zip(arrays).map(|(column, array)| cast(array, &column.data_type));
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
         let formats = wanted.iter().zip(&columns).filter(|(column, _)| column.name.starts_with(FORMAT_PREFIX));
-        let formats: Vec<&ArrayRef> = formats.map(|(_, lists)| lists).collect();
-        let row_count = if columns.is_empty() { 1 } else { arguments.number_rows };
-        let mut passed = Vec::with_capacity(row_count);
-        for row in 0..row_count {
-            let sample_count = self.expression.sample_count().unwrap_or_else(|| sample_count_of_row(&formats, row));
-            match self.expression.matches(VariantRow { columns: &columns, row, sample_count }) {
-                Ok(passes) => passed.push(passes),
-                Err(problem) => {
-                    return exec_err!(
-                        "{FUNCTION_NAME}(): the expression {} cannot be evaluated: {problem}",
-                        excerpt(&self.text)
-                    );
-                }
-            }
-        }
-        let passed: ArrayRef = Arc::new(BooleanArray::from(passed));
-        match columns.is_empty() {
-            true => Ok(ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&passed, 0)?)),
-            false => Ok(ColumnarValue::Array(passed)),
-        }
+        let formats: Vec<ArrayRef> = formats.map(|(_, lists)| lists.clone()).collect();
+        Ok(move |row| {
+            let sample_count = self.sample_count().unwrap_or_else(|| sample_count_of_row(&formats, row));
+            self.matches(VariantRow { columns: &columns, row, sample_count })
+        })
     }
 }
 
 /// Returns the number of samples of a row whose table does not determine it: the length of the longest list. Without any
 /// value, it is 1. Expressions whose result then depends on the number are rejected when they are parsed.
-fn sample_count_of_row(formats: &[&ArrayRef], row: usize) -> usize {
+fn sample_count_of_row(formats: &[ArrayRef], row: usize) -> usize {
     let lists = formats.iter().filter_map(|lists| lists.as_list_opt::<i32>()).filter(|lists| lists.is_valid(row));
     lists.map(|lists| lists.value_length(row) as usize).max().unwrap_or_default().max(1)
 }

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 
 use crate::copy_protocol::{BLOCK_SCHEMA, OutgoingBlock, compress_block, encode_blocks};
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};
+use crate::mutex::lock;
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, block_byte_range, block_count, hash_block};
 
 /// Largest size of a batch that contains several blocks, bytes.
@@ -25,10 +26,6 @@ type SharedBlockHashes = Arc<Mutex<Vec<Option<BlockHash>>>>;
 #[derive(Debug, Default)]
 pub(crate) struct BlockHashCache {
     files: Mutex<HashMap<(PathBuf, u64), SharedBlockHashes>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BlockHashCache {

@@ -19,7 +19,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
@@ -30,15 +30,12 @@ use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, Re
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
 use crate::journal::{BlockHashes, Journal, JournalHeader};
+use crate::mutex::lock;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::write_back;
 use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
 use godwit_transfer_session::ranges::RangeSet;
 use partial_paths::partial_path;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A receiver of the files of a copy, which are below one path.
 #[derive(Debug)]

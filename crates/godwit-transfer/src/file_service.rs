@@ -8,7 +8,7 @@ mod upload_sessions;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -40,6 +40,7 @@ use crate::file_listing::{
     Entry, EntryFailure, LinkPolicy, WalkItem, open_for_reading, resolve_below_root, walk_entries,
 };
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
+use crate::mutex::lock;
 use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::relay::{Relay, RelayCache};
@@ -99,10 +100,6 @@ struct FileServiceState {
     sessions: UploadSessions,
     /// Events of running fetches from other servers, by principal and name of the fetch.
     running_fetches: Mutex<HashMap<(String, String), Weak<EventBuffer>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DirectoryFileService {

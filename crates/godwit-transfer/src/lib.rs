@@ -106,6 +106,7 @@ mod fetch_request;
 mod file_receiver;
 mod file_service;
 mod journal;
+mod mutex;
 mod path_text;
 mod prefetch_plan;
 mod random_id;

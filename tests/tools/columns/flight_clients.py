@@ -74,14 +74,15 @@ def assert_same_rows(address, command, other):
 
 
 def assert_same_columns(address, *statements):
-    """Asserts that statements have the same columns, in the advertised schemas and in the rows."""
+    """Asserts that both statements of each pair have the same columns, in the advertised schemas and in the rows."""
     client = connect(address)
-    schemas = []
-    for statement in statements:
-        info = client.get_flight_info(descriptor_for(statement))
-        schemas += [info.schema, client.get_schema(descriptor_for(statement)).schema, rows(client, info).schema]
-    for schema in schemas:
-        assert schema.equals(schemas[0], check_metadata=True), (statements, schema, schemas[0])
+    for pair in zip(statements[::2], statements[1::2], strict=True):
+        schemas = []
+        for statement in pair:
+            info = client.get_flight_info(descriptor_for(statement))
+            schemas += [info.schema, client.get_schema(descriptor_for(statement)).schema, rows(client, info).schema]
+        for schema in schemas:
+            assert schema.equals(schemas[0], check_metadata=True), (pair, schema, schemas[0])
 
 
 def fetch_error(address, command):

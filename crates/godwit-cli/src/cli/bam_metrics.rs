@@ -107,6 +107,33 @@ impl TargetListArgs {
     }
 }
 
+/// Metrics of a job that writes the BAM of each sample, with their interval lists.
+#[derive(Args)]
+pub struct JobMetricsArgs {
+    /// Metrics of each BAM and its report.html: on, off, or with metrics of Picard as for `godwit metrics`: all, or names such as
+    /// GcBias,WgsMetrics
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "on",
+        value_name = "on|off|all|NAMES",
+        value_parser = parse_job_metrics
+    )]
+    pub metrics: Vec<MetricsValue>,
+    #[command(flatten, next_help_heading = "Interval lists, with --metrics")]
+    pub lists: TargetListArgs,
+}
+
+impl JobMetricsArgs {
+    /// Returns the selected metrics.
+    ///
+    /// # Errors
+    /// As [`JobMetrics::new`].
+    pub fn job_metrics(&self) -> Result<JobMetrics, Failure> {
+        JobMetrics::new(&self.metrics, &self.lists)
+    }
+}
+
 /// The metrics of a job, and their interval lists.
 #[derive(Debug)]
 pub struct JobMetrics {

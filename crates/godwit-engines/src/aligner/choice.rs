@@ -46,7 +46,7 @@ impl AlignerChoice {
     }
 
     /// Returns whether the aligner yields the same records as bwa mem 0.7.17.
-    pub fn matches_bwa_records(&self) -> bool {
+    pub(crate) fn matches_bwa_records(&self) -> bool {
         matches!(self, Self::Auto | Self::Bwa | Self::BwaMem3 | Self::BwaMem2)
     }
 

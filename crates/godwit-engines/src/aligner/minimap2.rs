@@ -14,7 +14,7 @@ use godwit_files::AtomicFile;
 use super::BlockDependence;
 use super::sam_program::{AlignerInvocation, find_program, install_remedy, query_program_version};
 use super::template::{LaneValues, escape_tabs};
-use crate::{ChildHandle, EngineError, child};
+use crate::{ChildHandle, EngineError, check_version, child};
 use godwit_model::Genome;
 
 /// Name of the minimap2 program on PATH.
@@ -58,11 +58,7 @@ impl Minimap2 {
         let (preset, arguments) = split_preset(arguments)?;
         let program = find_program(PROGRAM, install_remedy(PROGRAM))?;
         let version = query_program_version(&program).unwrap_or_default();
-        let mut numbers = version.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
-        if [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] < MIN_VERSION {
-            let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
-            return Err(EngineError::VersionMismatch { program, component: PROGRAM, expected, found: version });
-        }
+        check_version(&program, PROGRAM, &version, MIN_VERSION)?;
         Ok(Self { program, version, preset, arguments })
     }
 

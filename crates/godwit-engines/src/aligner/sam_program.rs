@@ -25,9 +25,9 @@ pub use fastq_writer::FastqWriter;
 pub use sam_reader::SamReader;
 
 /// Path that the command line uses for the only input or for read 1.
-pub const FIRST_INPUT_PATH: &str = "/dev/stdin";
+pub(crate) const FIRST_INPUT_PATH: &str = "/dev/stdin";
 /// Path that the command line uses for read 2 if it has two inputs.
-pub const SECOND_INPUT_PATH: &str = "/dev/fd/3";
+pub(crate) const SECOND_INPUT_PATH: &str = "/dev/fd/3";
 
 /// Names of external aligner programs, with their installation instructions.
 pub(crate) const EXTERNAL_ALIGNERS: [(&str, &str); 3] = [
@@ -153,7 +153,7 @@ pub fn find_program(name: &str, remedy: &str) -> Result<PathBuf, EngineError> {
 
 /// Returns the version that `PROGRAM --version` prints, such as `2.24-r1122`; `None` if the output does not look like a
 /// version.
-pub fn query_program_version(program: &Path) -> Option<String> {
+pub(crate) fn query_program_version(program: &Path) -> Option<String> {
     let mut command = Command::new(program);
     let output = command.arg("--version").stdin(std::process::Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + "\n" + &String::from_utf8_lossy(&output.stderr);

@@ -10,7 +10,7 @@ use crate::EngineError;
 use crate::command_template::CommandTemplate;
 
 /// Names and descriptions of the placeholders that a command line may contain.
-pub const PLACEHOLDERS: [(&str, &str); 9] = [
+pub(crate) const PLACEHOLDERS: [(&str, &str); 9] = [
     ("reference", "path of the reference"),
     ("index", "the same path, from which programs derive the names of index files"),
     ("reads", "pipe or file from which the program reads all reads, mates alternating"),
@@ -44,7 +44,7 @@ pub struct LaneValues<'a> {
 }
 
 /// Returns a header line with escaped tabs and backslashes, the form that aligners expect in an argument.
-pub fn escape_tabs(line: &str) -> String {
+pub(crate) fn escape_tabs(line: &str) -> String {
     line.replace('\\', "\\\\").replace('\t', "\\t")
 }
 

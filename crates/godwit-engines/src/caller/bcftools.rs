@@ -12,7 +12,7 @@ use super::{Caller, CallerInvocation, Capabilities, create_output_file, split_ca
 use crate::aligner::sam_program::query_program_version;
 use crate::normalizer::bcftools::PROGRAM_VARIABLE;
 use crate::program_lookup::locate_program;
-use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
+use crate::{EngineError, PipelineCommand, ProcessPipeline, check_version};
 
 /// Name of the program.
 pub const PROGRAM: &str = "bcftools";
@@ -86,10 +86,7 @@ impl Bcftools {
         };
         let program = locate_program(PROGRAM, PROGRAM_VARIABLE)?;
         let version = query_program_version(&program).unwrap_or_default();
-        if !is_version_at_least(&version, MIN_VERSION) {
-            let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
-            return Err(EngineError::VersionMismatch { program, component: PROGRAM, expected, found: version });
-        }
+        check_version(&program, PROGRAM, &version, MIN_VERSION)?;
         Ok(Self { program, version, mpileup_arguments, call_arguments })
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use super::region_argument::RegionArgument;
 use super::{Caller, CallerInvocation, Capabilities, create_output_file, split_caller_options};
 use crate::aligner::sam_program::{find_program, query_program_version};
-use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
+use crate::{EngineError, PipelineCommand, ProcessPipeline, check_version};
 
 /// Name of the program.
 pub const PROGRAM: &str = "freebayes";
@@ -62,10 +62,7 @@ impl Freebayes {
         let arguments = split_caller_options(PROGRAM, arguments, &[&REFUSED_OPTIONS])?;
         let program = find_program(PROGRAM, REMEDY)?;
         let version = query_program_version(&program).unwrap_or_default();
-        if !is_version_at_least(&version, MIN_VERSION) {
-            let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
-            return Err(EngineError::VersionMismatch { program, component: PROGRAM, expected, found: version });
-        }
+        check_version(&program, PROGRAM, &version, MIN_VERSION)?;
         Ok(Self { program, version, arguments })
     }
 }

@@ -9,7 +9,7 @@ use crate::command_template::CommandTemplate;
 use crate::{EngineError, PipelineCommand, ProcessPipeline};
 
 /// Names and descriptions of the placeholders that a command line may contain.
-pub const PLACEHOLDERS: [(&str, &str); 11] = [
+pub(crate) const PLACEHOLDERS: [(&str, &str); 11] = [
     ("reference", "path of the reference"),
     ("bam", "path of the BAM or CRAM"),
     ("bams", "path of a file that lists the paths of the BAMs or CRAMs of all samples, one per line"),

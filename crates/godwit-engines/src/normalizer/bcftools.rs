@@ -6,13 +6,13 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
 
 use crate::child::{self, ChildState};
 use crate::program_lookup::locate_program;
-use crate::{ChildHandle, EngineError};
+use crate::{ChildHandle, EngineError, check_version};
 
 /// Name of the program.
 const PROGRAM: &str = "bcftools";
@@ -85,19 +85,8 @@ fn query_version(program: &Path) -> Result<String, EngineError> {
     let stdout_text = String::from_utf8_lossy(&output.map_err(io)?.stdout).into_owned();
     let found =
         stdout_text.lines().next().and_then(|line| line.strip_prefix("bcftools ")).unwrap_or("an unknown version");
-    if is_supported_version(found) {
-        return Ok(found.to_owned());
-    }
-    let (program, expected) = (PathBuf::from(program), format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]));
-    Err(EngineError::VersionMismatch { program, component: PROGRAM, expected, found: found.to_owned() })
-}
-
-fn is_supported_version(version: &str) -> bool {
-    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse::<u32>().ok());
-    match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), Some(minor)) => [major, minor] >= MIN_VERSION,
-        _ => false,
-    }
+    check_version(program, PROGRAM, found, MIN_VERSION)?;
+    Ok(found.to_owned())
 }
 
 #[cfg(test)]
@@ -108,7 +97,7 @@ mod tests {
     fn versions_that_take_changes_apart_are_taken() {
         let versions = [("1.16", true), ("1.21+htslib-1.21", true), ("2.0", true), ("1.10.2-3", false), ("x", false)];
         for (version, recent) in versions {
-            assert_eq!(is_supported_version(version), recent, "{version}");
+            assert_eq!(crate::is_version_at_least(version, MIN_VERSION), recent, "{version}");
         }
     }
 }

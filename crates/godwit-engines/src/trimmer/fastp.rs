@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::child;
 use crate::program_lookup::locate_program;
-use crate::{ChildHandle, EngineError};
+use crate::{ChildHandle, EngineError, check_version};
 
 /// Name of the program.
 pub const PROGRAM: &str = "fastp";
@@ -93,19 +93,8 @@ pub fn query_version(program: Option<&Path>) -> Result<String, EngineError> {
     let output_text = [output.stderr, output.stdout].concat();
     let output_text = String::from_utf8_lossy(&output_text);
     let found = output_text.lines().find_map(|line| line.trim().strip_prefix("fastp ")).unwrap_or("an unknown version");
-    if is_supported_version(found) {
-        return Ok(found.to_owned());
-    }
-    let expected = format!("{}.{} or later", MIN_VERSION[0], MIN_VERSION[1]);
-    Err(EngineError::VersionMismatch { program, component: "fastp", expected, found: found.to_owned() })
-}
-
-fn is_supported_version(version: &str) -> bool {
-    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
-    match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), Some(minor)) => [major, minor] >= MIN_VERSION,
-        _ => false,
-    }
+    check_version(&program, "fastp", found, MIN_VERSION)?;
+    Ok(found.to_owned())
 }
 
 /// Returns the first argument that the user cannot pass to fastp; `None` if all are accepted.
@@ -169,7 +158,7 @@ mod tests {
         for (version, recent) in
             [("0.23.2", true), ("0.24.0", true), ("1.0.1", true), ("0.22.0", false), ("0.9", false), ("x", false)]
         {
-            assert_eq!(is_supported_version(version), recent, "{version}");
+            assert_eq!(crate::is_version_at_least(version, MIN_VERSION), recent, "{version}");
         }
     }
 

@@ -13,7 +13,7 @@ pub struct RunTable(pub Vec<u8>);
 
 /// The location of a frame in the spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameLocation {
+pub(crate) struct FrameLocation {
     /// Sort key of the first record. All keys in the frame are between this key and the first key of the next frame.
     pub first_key: SortKey,
     /// Offset in the spill file, bytes.
@@ -40,7 +40,7 @@ impl RunTable {
     }
 
     /// Returns the locations of all frames; `None` if the bytes are not a valid table for this number of partitions.
-    pub fn frame_locations(&self, partitions: usize) -> Option<Vec<FrameLocation>> {
+    pub(crate) fn frame_locations(&self, partitions: usize) -> Option<Vec<FrameLocation>> {
         let run = self.to_run(BlockId { lane: 0, ordinal: 0 }, partitions)?;
         let place = |frame: &Frame| FrameLocation {
             first_key: frame.first_key,

@@ -17,7 +17,7 @@ use crate::scratch::SpillFile;
 const MAX_PARTITION_TO_MEAN: u64 = 2;
 
 /// The runs of a job while blocks are added. Several threads may add blocks at the same time.
-pub struct RunStore {
+pub(crate) struct RunStore {
     plan: PartitionPlan,
     runs: Mutex<Vec<Run>>,
     resident_bytes: AtomicUsize,
@@ -90,7 +90,7 @@ impl RunStore {
     ///
     /// # Errors
     /// The I/O error of the spill file.
-    pub fn read_back(&self, block: BlockId) -> io::Result<BinaryArray> {
+    pub(crate) fn read_back(&self, block: BlockId) -> io::Result<BinaryArray> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let frames = runs.iter().find(|run| run.block == block).map_or(&[][..], |run| &run.frames);
         let mut records: Vec<(u32, Vec<u8>)> = Vec::new();
@@ -262,7 +262,7 @@ impl SortedBlock {
     }
 
     /// Returns the maximum number of reference bases that a record covers.
-    pub fn longest_bases(&self) -> u32 {
+    pub(crate) fn longest_bases(&self) -> u32 {
         let records = self.arrays.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::from_trusted_bytes);
         let bases = records.map(|record| record.end_position(record.flag()).saturating_sub(record.position()));
         bases.max().map_or(0, |most| most.max(0) as u32)

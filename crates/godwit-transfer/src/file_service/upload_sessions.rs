@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use godwit_dataset::Principal;
 
-use super::lock;
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{FileReceiver, IncomingFile};
+use crate::mutex::lock;
 use crate::random_id::random_id;
 use godwit_transfer_session::blake3_tree::block_count;
 

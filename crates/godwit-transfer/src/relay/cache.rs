@@ -13,8 +13,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use godwit_files::LockedFile;
@@ -22,6 +22,7 @@ use godwit_files::LockedFile;
 use super::lru::{CacheKey, LruIndex};
 use crate::copy_protocol::FileVersion;
 use crate::error::TransferError;
+use crate::mutex::lock;
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
 
 /// Smallest size limit of a cache, bytes. It is enough for the blocks in flight of a few clients.
@@ -85,10 +86,6 @@ pub struct RelayCache {
     write_count: AtomicU64,
     last_warning: Mutex<Option<Instant>>,
     warn: fn(&str),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reports whether the data match a hash as the block with this index of a file, whatever the size of the file.

@@ -57,7 +57,7 @@ pub fn sample_name_problem(name: &str) -> Option<&'static str> {
 /// [`PipelineError::Sheet`] with the lines and columns of all problems. [`PipelineError::Missing`] or
 /// [`PipelineError::File`] if the sheet cannot be read. Missing read files are an error only if every sample has one;
 /// otherwise they are in [`SheetSample::missing_file`].
-pub fn read_sample_sheet(
+pub(crate) fn read_sample_sheet(
     path: &Path,
     ploidy: Option<&PloidyTable>,
     reference: &Path,

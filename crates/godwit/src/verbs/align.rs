@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
 use godwit_call::CallOptions;
-use godwit_cli::cli::{AlignArgs, JobMetrics, LauncherName, TrimmerName};
+use godwit_cli::cli::{AlignArgs, LauncherName, TrimmerName};
 use godwit_cli::failure::Failure;
 use godwit_io::crypt4gh::{PublicKey, encrypted_path};
 use godwit_model::ErrorKind;
@@ -38,7 +38,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
     // Reject contradictory values before a cluster job is submitted.
-    JobMetrics::new(&args.metrics, &args.lists)?;
+    args.metrics.job_metrics()?;
     if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         if let Some(calling) = calling_options(args)? {
             check_calling(&align_options(args, &recipients)?, &calling)?;
@@ -152,7 +152,7 @@ fn job_options(args: &AlignArgs, recipients: &[PublicKey]) -> Result<JobOptions,
         python_step,
         recalibration,
         recipients: recipients.to_vec(),
-        ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists)?)
+        ..args.common.job_options(&args.marking, args.metrics.job_metrics()?)
     })
 }
 
