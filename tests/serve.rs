@@ -19,6 +19,7 @@ pub mod http_client;
 mod http_statements;
 mod insert_sizes;
 mod joins;
+mod liftover;
 mod metrics;
 mod mismatches;
 mod misnamed_files;

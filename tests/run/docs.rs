@@ -122,12 +122,14 @@ fn every_command_of_the_guide_works_as_it_stands() {
     let files = ["ref.fa", "reads.truth.vcf"].map(str::to_owned).into_iter();
     let reads = ["L001_R1", "L001_R2", "L002_R1", "L002_R2"].map(|name| format!("reads_{name}.fastq.gz"));
     let files: Vec<String> = files.chain(reads).collect();
+    let signal = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/bbi/signal.bw");
     let mut run = 0;
     for page in pages {
         let directory = scratch::directory("guide");
         for file in &files {
             std::fs::copy(data.join(file), directory.join(file)).expect("the first page makes what it says");
         }
+        std::fs::copy(&signal, directory.join("signal.bw")).expect("it can be copied");
         run += run_page_commands(&page, &directory);
     }
     assert!(run >= 100, "only {run} commands were found");

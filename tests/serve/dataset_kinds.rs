@@ -385,3 +385,47 @@ fn attributes_of_gff_and_gtf_are_maps() {
     let count = "SELECT count(*) FROM a WHERE gff_attributes(attributes)['ID'] LIKE 'g%'";
     assert_eq!(rows(count), ["2"]);
 }
+
+#[test]
+fn bigwig_and_bigbed_have_the_rows_of_the_text_in_them() {
+    let directory = scratch::directory("kinds-bbi");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/bbi");
+    let copy = |from: &str, to: &str| fs::copy(golden.join(from), directory.join(to)).expect("it can be copied");
+    copy("signal.bw", "signal.bw");
+    copy("features.bb", "features.bb");
+    copy("signal.bw", "misnamed.bed");
+    copy("features.bb.expected.tsv", "features.bed");
+    let signal = fs::read_to_string(golden.join("signal.bw.expected.tsv")).expect("it is there");
+    fs::write(directory.join("signal.tsv"), format!("contig\tposition\tend_position\tvalue\n{signal}"))
+        .expect("it can be written");
+    let values = "contig, position, end_position, CAST(value AS FLOAT)";
+    for (name, text, columns) in [
+        ("signal.bw", "signal.tsv", values),
+        ("misnamed.bed", "signal.tsv", values),
+        ("features.bb", "features.bed", "*"),
+    ] {
+        for condition in ["true", "contig = 'chr1' AND position < 9000 AND end_position > 2000", "contig > 'chr10'"] {
+            let sql = |table: &str| format!("SELECT {columns} FROM \"{table}\" WHERE {condition}");
+            assert_same_lines(&rows(&directory, &sql(name), &[]), &rows(&directory, &sql(text), &[]), name);
+        }
+    }
+    let region = "FROM \"signal.bw\" WHERE region('chr1:2001-9000')";
+    let expected = "FROM \"signal.tsv\" WHERE contig = 'chr1' AND position < 9000 AND end_position > 2000";
+    for columns in ["position", "count(*), sum(end_position)"] {
+        let [found, expected] =
+            [region, expected].map(|from| rows(&directory, &format!("SELECT {columns} {from}"), &[]));
+        assert_eq!(found, expected);
+    }
+    let plan = run_query(&directory, &format!("EXPLAIN SELECT max(value) {region}"), &["--threads", "3"]);
+    assert!(plan.stdout.contains("parts=3") && plan.stdout.contains("chr1:2001-9000"), "{}", plan.stdout);
+    run_query(&directory, "SELECT value FROM \"signal.bw\" WHERE region('chr9:1-5')", &[])
+        .assert_rejected(&[2, 3], &["chr9"]);
+    let whole = fs::read(directory.join("signal.bw")).expect("it is there");
+    for (kept, expected) in
+        [(0, "is not a bigWig"), (40, "truncated"), (20_000, "truncated"), (whole.len() / 2, "truncated")]
+    {
+        fs::write(directory.join("signal.bw"), &whole[..kept]).expect("it can be written");
+        run_query(&directory, "SELECT count(value) FROM \"signal.bw\"", &[])
+            .assert_rejected(&[3], &["signal.bw", expected]);
+    }
+}

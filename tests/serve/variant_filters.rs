@@ -532,13 +532,32 @@ fn tables_with_different_numbers_of_samples_can_be_tested_together() {
         let expected = sorted([positions("b.vcf", expression), positions("c.vcf", expression)].concat());
         assert_eq!(rows(&directory, &statement("c.vcf", expression)), expected, "{expression}");
     }
-    for expression in
-        ["N_PASS(GT=\"het\")=1", "F_PASS(FMT/DP>9)>0.5", "COUNT(GT=\"het\")=1", "GT[0]=\"het\"", "N_SAMPLES=3"]
-    {
+    for expression in [
+        "N_PASS(GT=\"het\")=1",
+        "F_PASS(FMT/DP>9)>0.5",
+        "COUNT(GT=\"het\")=1",
+        "GT[0]=\"het\"",
+        "N_SAMPLES=3",
+        "FMT/DP>9 && N_SAMPLES=3",
+    ] {
         let output = run_query(&directory, &statement("c.vcf", expression));
         output.assert_rejected(&[2, 3], &["filter()", "number of samples"]);
         let expected = sorted([positions("b.vcf", expression), positions("b.vcf", expression)].concat());
         assert_eq!(rows(&directory, &statement("b.vcf", expression)), expected, "{expression}");
+    }
+}
+
+#[test]
+fn a_record_without_a_field_has_no_values_to_count() {
+    let directory = scratch::directory("variant-filter-absent-values");
+    for (name, samples) in [("b.vcf", 3), ("c.vcf", 1)] {
+        let text = vcf_with_depths(samples, 1..9, |position| position % 4 > 0);
+        fs::write(directory.join(name), text).expect("it can be written");
+    }
+    let union = "SELECT * FROM variants('b.vcf') UNION ALL SELECT * FROM variants('c.vcf')";
+    for (count, records) in [(0, "4"), (1, "6"), (3, "6")] {
+        let sql = format!("SELECT count(*) FROM ({union}) WHERE filter('COUNT(FMT/DP)={count}')");
+        assert_eq!(rows(&directory, &sql), [records], "{count}");
     }
 }
 

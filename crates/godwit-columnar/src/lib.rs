@@ -1,5 +1,6 @@
 //! Conversion of alignments into columns ([`godwit_model::schema::alignment_columns`]), and Parquet and Arrow files of
-//! such columns; Parquet files of variants ([`VariantParquetWriter`]); CSV files as batches ([`csv`]).
+//! such columns; Parquet files of variants ([`VariantParquetWriter`]); CSV files ([`csv`]), bigWig and
+//! bigBed files ([`bbi`]) and chain files ([`chain`]) as batches.
 //!
 //! Flows in: packed records in coordinate order. Flows out: record batches ([`AlignmentBatchBuilder`]) and complete
 //! files, one per partition ([`AlignmentParquetWriter`], [`ArrowFileWriter`]). The columns contain all of a record
@@ -14,7 +15,9 @@ mod alignment_stream_writer;
 mod arrow_file_writer;
 mod arrow_reader;
 mod batch_builder;
+pub mod bbi;
 mod bytes_builder;
+pub mod chain;
 mod column_chunk_writer;
 pub mod csv;
 mod error;

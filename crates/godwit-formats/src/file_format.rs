@@ -10,6 +10,10 @@ use crate::sam::{AlignmentFormat, detect_format_in_bytes};
 const DETECTION_BYTES: usize = 64 << 10;
 /// First bytes of a gzip or BGZF file (RFC 1952 §2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
+/// First bytes of a bigWig file in little-endian byte order.
+pub const BIGWIG_MAGIC: [u8; 4] = 0x888F_FC26_u32.to_le_bytes();
+/// First bytes of a bigBed file in little-endian byte order.
+pub const BIGBED_MAGIC: [u8; 4] = 0x8789_F2EB_u32.to_le_bytes();
 
 /// A file format that can be detected from the first bytes of a file. BED, CSV and TSV files have no magic bytes and
 /// cannot be detected.
@@ -29,6 +33,8 @@ pub enum FileFormat {
     Arrow,
     /// A genome packed by godwit (`gwp`).
     Gwp,
+    /// A bigWig or bigBed file.
+    Bbi,
     /// FASTA sequences, plain or compressed.
     Fasta,
     /// FASTQ reads, plain or compressed.
@@ -82,7 +88,7 @@ impl FileFormat {
             AlignmentFormat::Sam => return Some(Self::Sam),
             AlignmentFormat::Unknown => {}
         }
-        let marks: [(&[u8], Self); 6] = [
+        let marks: [(&[u8], Self); 8] = [
             (b"##fileformat=VCF", Self::VcfOrBcf),
             (b"BCF\x02", Self::VcfOrBcf),
             (b"PAR1", Self::Parquet),
@@ -91,11 +97,13 @@ impl FileFormat {
             // format").
             (&[0xFF; 4], Self::Arrow),
             (b"GWP", Self::Gwp),
+            (&BIGWIG_MAGIC, Self::Bbi),
+            (&BIGBED_MAGIC, Self::Bbi),
         ];
         let letters: [(&[u8], Self); 2] = [(b">", Self::Fasta), (b"@", Self::Fastq)];
         let found = marks.into_iter().chain(letters).find(|(mark, _)| head.starts_with(mark));
         // These binary formats are not supported within gzip.
-        let is_binary = |content: &Self| matches!(content, Self::Parquet | Self::Arrow | Self::Gwp);
+        let is_binary = |content: &Self| matches!(content, Self::Parquet | Self::Arrow | Self::Gwp | Self::Bbi);
         found.map(|(_, content)| content).filter(|content| is_plain || !is_binary(content))
     }
 }
@@ -133,6 +141,8 @@ mod tests {
             (b"PAR1", FileFormat::Parquet),
             (b"ARROW1\0\0", FileFormat::Arrow),
             (b"GWP\x01", FileFormat::Gwp),
+            (&BIGWIG_MAGIC, FileFormat::Bbi),
+            (&BIGBED_MAGIC, FileFormat::Bbi),
         ] {
             assert_eq!(FileFormat::detect_in_bytes(head, true), Some(content));
         }

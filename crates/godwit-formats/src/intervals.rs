@@ -349,8 +349,19 @@ fn present(field: &str) -> Option<&str> {
     Some(field).filter(|field| !field.is_empty() && *field != ".")
 }
 
-#[derive(Default)]
-struct IntervalBatchBuilder {
+/// The columns of a batch of intervals that is not complete yet.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_formats::intervals::{IntervalBatchBuilder, IntervalFormat};
+///
+/// let mut columns = IntervalBatchBuilder::default();
+/// columns.push_bed("chr20", 999, 2000, "\texon1\t7.5\t+", true);
+/// assert_eq!((columns.row_count(), columns.finish_bed().len()), (1, IntervalFormat::Bed.schema().fields().len()));
+/// ```
+#[derive(Debug, Default)]
+pub struct IntervalBatchBuilder {
     row_count: usize,
     contig: StringBuilder,
     start: Int32Builder,
@@ -365,26 +376,43 @@ struct IntervalBatchBuilder {
 }
 
 impl IntervalBatchBuilder {
-    fn push(&mut self, interval: &Interval, format: IntervalFormat) {
+    /// Returns the number of rows.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    fn push_interval(&mut self, contig: &str, start: i32, end: i32) {
         self.row_count += 1;
-        self.contig.append_value(interval.contig);
-        self.start.append_value(interval.start);
-        self.end.append_value(interval.end);
+        self.contig.append_value(contig);
+        self.start.append_value(start);
+        self.end.append_value(end);
+    }
+
+    /// Appends a line of BED with 0-based, half-open positions. `fields` is its text after the third field, which starts with white space if it is not
+    /// empty; `is_tabbed`: only tabs separate these fields.
+    pub fn push_bed(&mut self, contig: &str, start: i32, end: i32, fields: &str, is_tabbed: bool) {
+        self.push_interval(contig, start, end);
+        let mut rest = fields;
+        let mut next = || {
+            let (field, after) = if is_tabbed { split_field_after_tab(rest) } else { split_word(rest) };
+            rest = after;
+            present(field)
+        };
+        self.name.append_option(next());
+        self.score.append_option(next().and_then(|text| text.parse().ok()));
+        self.strand.append_option(next());
+        self.last_column.append_option(rest.get(1..).filter(|rest| !rest.is_empty()));
+    }
+
+    fn push(&mut self, interval: &Interval, format: IntervalFormat) {
         match format {
             IntervalFormat::Bed => {
+                let fields = (0..3).fold(interval.line, |rest, _| split_word(rest).1);
                 let is_tabbed = interval.line.contains('\t');
-                let mut rest = (0..3).fold(interval.line, |rest, _| split_word(rest).1);
-                let mut next = || {
-                    let (field, after) = if is_tabbed { split_field_after_tab(rest) } else { split_word(rest) };
-                    rest = after;
-                    present(field)
-                };
-                self.name.append_option(next());
-                self.score.append_option(next().and_then(|text| text.parse().ok()));
-                self.strand.append_option(next());
-                self.last_column.append_option(rest.get(1..).filter(|rest| !rest.is_empty()));
+                self.push_bed(interval.contig, interval.start, interval.end, fields, is_tabbed);
             }
             IntervalFormat::Gff => {
+                self.push_interval(interval.contig, interval.start, interval.end);
                 let mut fields = interval.line.splitn(9, '\t').skip(1);
                 let mut next = |skipped: usize| fields.nth(skipped).and_then(present);
                 self.source.append_option(next(0));
@@ -395,6 +423,11 @@ impl IntervalBatchBuilder {
                 self.last_column.append_option(next(0));
             }
         }
+    }
+
+    /// Returns the columns, in the order of [`IntervalFormat::schema`] for BED.
+    pub fn finish_bed(mut self) -> Vec<ArrayRef> {
+        self.finish(IntervalFormat::Bed)
     }
 
     fn finish(&mut self, format: IntervalFormat) -> Vec<ArrayRef> {

@@ -28,7 +28,7 @@ pub type Target = fn(&[u8]);
 
 /// Name and function of every target. The files in `fuzz/fuzz_targets` and the directories in `fuzz/seeds` have the
 /// same names.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("fastq", read_files::fastq),
     ("fastq_packed", read_files::fastq_packed),
     ("unaligned", read_files::unaligned),
@@ -44,6 +44,8 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("journal", job_files::journal),
     ("vcf", variant_files::vcf),
     ("bed", variant_files::bed_and_gff),
+    ("bbi", variant_files::bbi),
+    ("chain", variant_files::chain),
     ("vcf_lines", text_files::vcf_lines),
     ("arrow", table_files::arrow),
     ("csv", table_files::csv),

@@ -1,7 +1,14 @@
-//! Fuzz targets for VCF files, and for BED and GFF files of regions.
+//! Fuzz targets for VCF files, and for files of intervals: BED, GFF, bigWig,
+//! bigBed and chain files.
 
+use std::sync::Arc;
+
+use godwit_columnar::bbi::BbiFile;
+use godwit_columnar::chain::ChainReader;
 use godwit_formats::intervals::{IntervalFormat, IntervalReader, read_bed_from};
 use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
+use godwit_io::random_access::LocalFile;
+use godwit_model::Region;
 
 use crate::input_files::{ScratchDirectory, open_input};
 
@@ -45,5 +52,28 @@ pub(crate) fn bed_and_gff(bytes: &[u8]) {
     }
     for region in read_bed_from(open_input(bytes)).unwrap_or_default() {
         assert!(region.start <= region.end && !region.contig.is_empty());
+    }
+}
+
+/// Reads a bigWig or bigBed file, as a whole and in a region.
+pub(crate) fn bbi(bytes: &[u8]) {
+    let path = ScratchDirectory::for_this_thread().write("x.bw", bytes);
+    let source = LocalFile::open(&path).expect("it was written");
+    let Ok(file) = BbiFile::open(Arc::new(source)).map(Arc::new) else { return };
+    let region = [Region { contig: "c".to_owned(), start: 10, end: 60 }];
+    for regions in [None, Some(&region[..])] {
+        let Ok(blocks) = file.blocks(regions) else { continue };
+        let mut rows = file.rows(blocks, regions);
+        while let Ok(Some(batch)) = rows.next_batch() {
+            assert!(batch.num_rows() > 0);
+        }
+    }
+}
+
+/// Reads a chain file, uncompressed or compressed.
+pub(crate) fn chain(bytes: &[u8]) {
+    let mut reader = ChainReader::new(open_input(bytes));
+    while let Ok(Some(batch)) = reader.next_batch(|block| block.start % 2 == 0) {
+        assert!(batch.num_rows() > 0);
     }
 }

@@ -14,6 +14,7 @@ use godwit_formats::intervals::IntervalFormat;
 use godwit_io::crypt4gh;
 
 use crate::bam_dataset::{self, BamDataset};
+use crate::bbi_dataset::BbiDataset;
 use crate::bucket::{self, Bucket};
 use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
 use crate::file_store::FileStore;
@@ -48,6 +49,8 @@ enum DatasetFormat {
     Unindexed(UnindexedFormat),
     /// A genome in godwit's packed format (gwp).
     Gwp,
+    /// bigWig or bigBed.
+    Bbi,
 }
 
 impl DatasetFormat {
@@ -72,6 +75,8 @@ impl DatasetFormat {
             Some(Self::Vcf)
         } else if is(&[".gwp"]) {
             Some(Self::Gwp)
+        } else if is(&[".bw", ".bigwig", ".bb", ".bigbed"]) {
+            Some(Self::Bbi)
         } else if is(&[".parquet"]) {
             Some(Self::Parquet)
         } else if is(&[".arrow", ".arrows", ".feather"]) {
@@ -87,6 +92,8 @@ impl DatasetFormat {
                 Some(Self::Unindexed(UnindexedFormat::Intervals(IntervalFormat::Bed)))
             } else if is(&[".gff", ".gff3", ".gtf"]) {
                 Some(Self::Unindexed(UnindexedFormat::Intervals(IntervalFormat::Gff)))
+            } else if is(&[".chain"]) {
+                Some(Self::Unindexed(UnindexedFormat::Chain))
             } else if is(&[".csv"]) {
                 Some(Self::Csv(b','))
             } else if is(&[".tsv"]) {
@@ -108,7 +115,7 @@ impl DatasetFormat {
             Self::Bam => &bam_dataset::INDEX_EXTENSIONS,
             Self::Vcf => &vcf_dataset::INDEX_EXTENSIONS,
             Self::Cram => &["crai"],
-            Self::Sam | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Unindexed(_) | Self::Gwp => &[],
+            Self::Sam | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Unindexed(_) | Self::Gwp | Self::Bbi => &[],
         }
     }
 
@@ -122,7 +129,8 @@ impl DatasetFormat {
     /// Returns the format that the content of the file shows. If the content shows none, returns the format of the
     /// name: some text formats have no magic bytes.
     fn refine_by_content(self, content: Option<FileFormat>) -> Self {
-        let is_table = matches!(self, Self::Csv(_) | Self::Unindexed(UnindexedFormat::Intervals(_)));
+        let is_table =
+            matches!(self, Self::Csv(_) | Self::Unindexed(UnindexedFormat::Intervals(_) | UnindexedFormat::Chain));
         match content {
             Some(FileFormat::Bam) => Self::Bam,
             Some(FileFormat::Cram) => Self::Cram,
@@ -130,6 +138,7 @@ impl DatasetFormat {
             Some(FileFormat::Parquet) => Self::Parquet,
             Some(FileFormat::Arrow) => Self::Arrow,
             Some(FileFormat::Gwp) => Self::Gwp,
+            Some(FileFormat::Bbi) => Self::Bbi,
             // A table may look like one of these formats: BED with twelve columns looks like SAM without a header.
             Some(FileFormat::Sam) if !is_table => Self::Sam,
             Some(FileFormat::Fasta) if !is_table => Self::Unindexed(UnindexedFormat::Fasta),
@@ -404,6 +413,7 @@ impl DatasetRoot {
             DatasetFormat::Vcf => Arc::new(VcfDataset::open(store, seen)?),
             DatasetFormat::Parquet => Arc::new(ParquetDataset::open(store, seen)?),
             DatasetFormat::Arrow => Arc::new(ArrowDataset::open(store, seen)?),
+            DatasetFormat::Bbi => Arc::new(BbiDataset::open(store, seen)?),
             DatasetFormat::Csv(delimiter) => Arc::new(CsvDataset::open(store, seen, delimiter)?),
             DatasetFormat::Gwp if !matches!(store, FileStore::Local) => {
                 let problem = format!(

@@ -8,6 +8,7 @@
 
 mod bam_dataset;
 mod batch_reader;
+mod bbi_dataset;
 mod bucket;
 mod dataset_root;
 mod file_index;

@@ -1,4 +1,4 @@
-//! FASTA, FASTQ, BED and GFF files as datasets. These files are read sequentially, without an index.
+//! FASTA, FASTQ, BED, GFF and chain files as datasets. These files are read sequentially, without an index.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use godwit_columnar::chain::{self, ChainBlock, ChainReader};
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
 use godwit_formats::fasta::{FastaError, Reader as FastaReader};
 use godwit_formats::fastq::{LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::intervals::{Interval, IntervalFormat, IntervalReader};
-use godwit_model::IntervalSet;
+use godwit_model::{IntervalSet, Region};
 
 use crate::batch_reader::{fused_reader, single_part};
 use crate::file_snapshot::{DatasetSnapshot, FileSnapshot};
@@ -32,9 +33,11 @@ pub(crate) enum UnindexedFormat {
     Fastq,
     /// BED or GFF: genomic intervals.
     Intervals(IntervalFormat),
+    /// A chain file: blocks that two assemblies share.
+    Chain,
 }
 
-/// A dataset of the rows in a FASTA, FASTQ, BED or GFF file.
+/// A dataset of the rows in a FASTA, FASTQ, BED, GFF or chain file.
 #[derive(Debug)]
 pub(crate) struct UnindexedDataset {
     store: FileStore,
@@ -59,6 +62,7 @@ impl UnindexedFormat {
                 Field::new("qualities", DataType::Binary, true),
             ],
             Self::Intervals(format) => return format.schema(),
+            Self::Chain => return chain::schema(),
         }))
     }
 }
@@ -88,13 +92,13 @@ impl UnindexedDataset {
             UnindexedFormat::Intervals(format) => {
                 let mut reader = IntervalReader::new(self.store.open_text(&self.snapshot)?, format);
                 let found = RefCell::new(&mut contigs);
-                let note = |interval: &Interval| {
-                    let mut found = found.borrow_mut();
-                    if !found.contains(interval.contig) {
-                        found.insert(interval.contig.to_owned());
-                    }
-                    false
-                };
+                let note = |interval: &Interval| note_contig(&found, interval.contig);
+                while reader.next_batch(note).map_err(dataset_error)?.is_some() {}
+            }
+            UnindexedFormat::Chain => {
+                let mut reader = ChainReader::new(self.store.open_text(&self.snapshot)?);
+                let found = RefCell::new(&mut contigs);
+                let note = |block: &ChainBlock| note_contig(&found, block.contig);
                 while reader.next_batch(note).map_err(dataset_error)?.is_some() {}
             }
         }
@@ -142,21 +146,42 @@ impl UnindexedDataset {
     fn interval_batches(&self, format: IntervalFormat, scan: &Scan) -> Result<BatchReader, DatasetError> {
         let mut reader = IntervalReader::new(self.store.open_text(&self.snapshot)?, format);
         let (regions, columns) = (scan.regions.clone(), scan.columns.clone());
-        let wanted = move |interval: &Interval| {
-            regions.as_ref().is_none_or(|regions| {
-                regions.iter().any(|region| {
-                    let (start, end) = (i64::from(interval.start), i64::from(interval.end));
-                    region.contig == interval.contig
-                        && start < i64::from(region.end)
-                        && end.max(start + 1) > i64::from(region.start)
-                })
-            })
-        };
+        let wanted =
+            move |row: &Interval| overlaps_regions(regions.as_deref(), row.contig, row.start.into(), row.end.into());
         Ok(fused_reader(move || {
             let batch = reader.next_batch(&wanted).map_err(dataset_error)?;
             batch.map(|batch| project_columns(batch, columns.as_deref())).transpose()
         }))
     }
+
+    fn chain_batches(&self, scan: &Scan) -> Result<BatchReader, DatasetError> {
+        let mut reader = ChainReader::new(self.store.open_text(&self.snapshot)?);
+        let (regions, columns) = (scan.regions.clone(), scan.columns.clone());
+        let wanted =
+            move |row: &ChainBlock| overlaps_regions(regions.as_deref(), row.contig, row.start.into(), row.end.into());
+        Ok(fused_reader(move || {
+            let batch = reader.next_batch(&wanted).map_err(dataset_error)?;
+            batch.map(|batch| project_columns(batch, columns.as_deref())).transpose()
+        }))
+    }
+}
+
+/// Returns whether an interval overlaps a region. An interval without bases counts as one base long.
+fn overlaps_regions(regions: Option<&[Region]>, contig: &str, start: i64, end: i64) -> bool {
+    regions.is_none_or(|regions| {
+        regions.iter().any(|region| {
+            region.contig == contig && start < i64::from(region.end) && end.max(start + 1) > i64::from(region.start)
+        })
+    })
+}
+
+/// Adds a contig to a set. Returns false, so that a reader with this predicate returns no rows.
+fn note_contig(contigs: &RefCell<&mut HashSet<String>>, contig: &str) -> bool {
+    let mut contigs = contigs.borrow_mut();
+    if !contigs.contains(contig) {
+        contigs.insert(contig.to_owned());
+    }
+    false
 }
 
 impl Dataset for UnindexedDataset {
@@ -199,6 +224,7 @@ impl Dataset for UnindexedDataset {
             UnindexedFormat::Fasta => self.fasta_batches(scan),
             UnindexedFormat::Fastq => self.fastq_batches(scan),
             UnindexedFormat::Intervals(format) => self.interval_batches(format, scan),
+            UnindexedFormat::Chain => self.chain_batches(scan),
         }
     }
 }

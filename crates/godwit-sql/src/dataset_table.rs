@@ -20,7 +20,7 @@ use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::DatasetExec;
 
 /// The names of the table functions that the engine registers.
-const TABLE_FUNCTIONS: [&str; 10] = [
+pub(crate) const TABLE_FUNCTIONS: [&str; 11] = [
     "reads",
     "variants",
     "genotypes",
@@ -31,6 +31,7 @@ const TABLE_FUNCTIONS: [&str; 10] = [
     "pileup",
     "mismatches",
     "insert_sizes",
+    "liftover",
 ];
 
 /// The datasets of a catalog as a DataFusion schema, in which each dataset is a table.

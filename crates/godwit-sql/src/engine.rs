@@ -43,6 +43,7 @@ use crate::gff_attributes::gff_attributes_function;
 use crate::insert_sizes::{self, InsertSizeFunction};
 use crate::interval_functions::{IntervalPairFunction, PairKind};
 use crate::interval_join_rule::{self, IntervalJoinRule};
+use crate::liftover::{self, LiftoverFunction};
 use crate::mismatches::MISMATCHES;
 use crate::pileup::PILEUP;
 use crate::read_sweep::SweepFunction;
@@ -276,6 +277,8 @@ impl QueryEngine {
         }
         state.register_udtf(genotypes::FUNCTION_NAME, Arc::new(GenotypeFunction { tables: tables.clone() }));
         state.register_udtf(insert_sizes::FUNCTION_NAME, Arc::new(InsertSizeFunction { tables: tables.clone() }));
+        let lift = LiftoverFunction { tables: tables.clone(), memory_bytes: limits.memory_bytes };
+        state.register_udtf(liftover::FUNCTION_NAME, Arc::new(lift));
         let windows = CoverageWindowsFunction { tables: tables.clone() };
         state.register_udtf(coverage_windows::FUNCTION_NAME, Arc::new(windows));
         for kind in [&COVERAGE, &PILEUP, &MISMATCHES] {

@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use godwit_flight::{SQL_CATALOG, SQL_SCHEMA};
 use godwit_model::{did_you_mean, nearest_name};
 
-/// Names of the functions that return tables.
-const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", "coverage"];
+use crate::dataset_table::TABLE_FUNCTIONS;
+
 /// Maximum number of names that a list in a message shows.
 const MAX_NAMES_SHOWN: usize = 40;
 /// Pairs of a column name that SAM, VCF or BED uses, and the name of this column in godwit.

@@ -21,7 +21,7 @@ use crate::interval_join::{IntervalJoin, IntervalJoinExec, IntervalJoinType, Joi
 use crate::table_functions::{literal_text, to_datafusion_error};
 
 /// Columns that contain the interval of a row.
-const INTERVAL_COLUMNS: [&str; 3] = ["contig", "position", "end_position"];
+pub(crate) const INTERVAL_COLUMNS: [&str; 3] = ["contig", "position", "end_position"];
 /// Suffix of the names of columns that come from the second table.
 const SECOND_TABLE_SUFFIX: &str = "_2";
 /// Column of [`PairKind::Nearest`] with the distance between the two intervals, in bases.
@@ -58,7 +58,8 @@ impl TableFunctionImpl for IntervalPairFunction {
         let Some([first, second]) = names.as_deref() else {
             return plan_err!("{}() takes the names of two tables, each in single quotes", self.pair_kind.name());
         };
-        let (first, second) = (self.interval_table(first)?, self.interval_table(second)?);
+        let table = |name| interval_table(&self.tables, name, self.pair_kind.name());
+        let (first, second) = (table(first)?, table(second)?);
         match self.pair_kind {
             PairKind::Overlaps => overlap_view(first, second),
             PairKind::Nearest => Ok(Arc::new(NearestTable::new(first, second))),
@@ -66,27 +67,26 @@ impl TableFunctionImpl for IntervalPairFunction {
     }
 }
 
-impl IntervalPairFunction {
-    fn interval_table(&self, name: &str) -> Result<Arc<dyn TableProvider>> {
-        let (name, dataset) = self.tables.find_dataset(name).map_err(to_datafusion_error)?;
-        let schema = dataset.schema();
-        for (at, column) in INTERVAL_COLUMNS.iter().enumerate() {
-            let fits = |field: &Field| match field.data_type() {
-                DataType::Utf8 => at == 0,
-                DataType::Dictionary(_, values) => at == 0 && **values == DataType::Utf8,
-                DataType::Int32 | DataType::Int64 => at > 0,
-                _ => false,
-            };
-            if !schema.field_with_name(column).is_ok_and(fits) {
-                return plan_err!(
-                    "{}() is for tables with the columns contig, a text, and position and end_position, whole numbers; {name} \
-                     has no such {column}",
-                    self.pair_kind.name()
-                );
-            }
+/// Returns the table of a dataset that has [`INTERVAL_COLUMNS`]. `function` is the name of the table function that needs
+/// them.
+pub(crate) fn interval_table(tables: &TableCatalog, name: &str, function: &str) -> Result<Arc<dyn TableProvider>> {
+    let (name, dataset) = tables.find_dataset(name).map_err(to_datafusion_error)?;
+    let schema = dataset.schema();
+    for (at, column) in INTERVAL_COLUMNS.iter().enumerate() {
+        let fits = |field: &Field| match field.data_type() {
+            DataType::Utf8 => at == 0,
+            DataType::Dictionary(_, values) => at == 0 && **values == DataType::Utf8,
+            DataType::Int32 | DataType::Int64 => at > 0,
+            _ => false,
+        };
+        if !schema.field_with_name(column).is_ok_and(fits) {
+            return plan_err!(
+                "{function}() is for tables with the columns contig, a text, and position and end_position, whole numbers; {name} \
+                 has no such {column}"
+            );
         }
-        table_provider(&name, dataset)
     }
+    table_provider(&name, dataset)
 }
 
 /// Returns the name that a column of the second table has in the joined table.

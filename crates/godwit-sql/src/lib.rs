@@ -87,6 +87,7 @@
 //! # }
 //! ```
 
+mod chain_index;
 mod comparison_operator;
 mod contig_source;
 mod coverage;
@@ -107,6 +108,7 @@ mod interval_functions;
 mod interval_index;
 mod interval_join;
 mod interval_join_rule;
+mod liftover;
 mod mismatches;
 mod number_text;
 mod pileup;

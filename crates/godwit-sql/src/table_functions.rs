@@ -101,6 +101,6 @@ pub(crate) fn union_of_matches(
 }
 
 /// Returns an expression for a column with this case-sensitive name.
-fn exact_column(name: &str) -> Expr {
+pub(crate) fn exact_column(name: &str) -> Expr {
     col(datafusion::common::Column::from_name(name))
 }

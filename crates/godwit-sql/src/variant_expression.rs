@@ -48,6 +48,8 @@ pub(crate) struct ExpressionColumn {
 #[derive(Debug)]
 enum Token {
     Number(f64),
+    /// `N_SAMPLES`.
+    SampleCount,
     /// The text `.` that is compared with a number.
     MissingNumber,
     Text(String),

@@ -161,6 +161,8 @@ def statements(draw, dataset, columns, some_mark):
             f"SELECT {one} FROM variants('{dataset}') WHERE filter('QUAL>=0 || GT=\"alt\" || N_SAMPLES>1 || ID!=\".\"')",
             f"SELECT filter('NOTE~\"{str(some_mark)[:9]}\" || WORD=\"{some_mark}\" || ID=\"{some_mark}\"'), {one} FROM variants('{dataset}')",
             f"SELECT * FROM nearest('b.bed', '{dataset}')",
+            f"SELECT * FROM liftover('{dataset}', 'c.chain')",
+            f"SELECT {one}, lifted_position FROM liftover('{dataset}', 'c.chain', 0.5) WHERE region('chr1:1-50000')",
             f"SELECT approx_distinct({one}), first_value({one}), nth_value({one}, 3) FROM {table}",
             f"SELECT * FROM {table} WHERE {one} = '{some_mark}'",
             f"SELECT count(*) FROM {table} WHERE CAST({one} AS VARCHAR) LIKE '{str(some_mark)[:9]}%'",

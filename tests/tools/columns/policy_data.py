@@ -47,6 +47,8 @@ def write_datasets(root, seed):
     write_bed(f"{root}/b.bed", draw)
     write_sam(f"{root}/r.sam", draw)
     write_vcf(f"{root}/v.vcf", draw)
+    with open(f"{root}/c.chain", "w", encoding="utf8") as out:
+        print("chain 1 chr1 200000 + 0 150000 chr9 200000 - 1000 151000 1\n150000", file=out)
     with open(f"{root}/notes.txt", "w", encoding="utf8") as out:
         out.write(unique_text(draw))
 
@@ -187,7 +189,8 @@ def rules_for_seed(seed):
     for client in [f"c{number}" for number in range(CLIENTS)]:
         rules += [rule for dataset in DATASETS if (rule := random_rule(draw, client, dataset))]
     draw.shuffle(rules)
-    return [{"name": "all", "who": ["admin"], "datasets": ["**"]}] + rules
+    chains = {"name": "chains", "who": ["*"], "datasets": ["c.chain"]}
+    return [{"name": "all", "who": ["admin"], "datasets": ["**"]}, chains] + rules
 
 
 def write_policy(root, seed):

@@ -26,6 +26,7 @@ def statements_with_outcome(table):
         yield "refused", f"SELECT * FROM mismatches('{file}')"
         yield "refused", f"SELECT * FROM insert_sizes('{file}')"
         yield "refused", f"SELECT * FROM coverage_windows('{file}', 1)"
+        yield "refused", f"SELECT * FROM liftover('{table}', '{file}')"
     for statement in [
         "SET datafusion.execution.batch_size = 1",
         "SET datafusion.catalog.location = '/etc'",

@@ -112,6 +112,7 @@ impl Token {
         let texts = |column: &usize| texts_at(&variant.columns[*column], variant.row);
         Ok(match self {
             Self::Number(number) => Operand::numbers(vec![Some(*number)]),
+            Self::SampleCount => Operand::numbers(vec![Some(variant.sample_count as f64)]),
             Self::MissingNumber => Operand::numbers(vec![None]),
             Self::Text(text) => Operand::text(text.clone()),
             Self::Field(field) => field.load(variant)?,

@@ -142,11 +142,12 @@ impl<'t> Parser<'t> {
         Ok(VariantExpression { tokens: self.tokens, columns: self.columns, sample_count })
     }
 
-    /// Returns the number of samples in the columns of FORMAT, if it is known and the same in all of them.
+    /// Returns the number of samples in the columns of FORMAT, if it is known and the same in all of them. Without such a
+    /// column, returns the number of samples of the rows.
     fn sample_count(&self) -> Option<usize> {
-        let formats = self.columns.iter().filter(|column| column.name.starts_with(FORMAT_PREFIX));
-        let mut counts = formats.map(|column| (self.find_sample_count)(&column.name));
-        let first = counts.next()??;
+        let names = self.columns.iter().map(|column| column.name.as_str());
+        let mut counts = names.filter(|name| name.starts_with(FORMAT_PREFIX)).map(self.find_sample_count);
+        let first = counts.next().unwrap_or_else(|| (self.find_sample_count)("contig"))?;
         counts.all(|count| count == Some(first)).then_some(first)
     }
 
@@ -308,10 +309,7 @@ impl<'t> Parser<'t> {
                 subscript: Subscript::all(),
             }),
             "N_ALT" => Token::Field(Field::AlternateCount(column("alternates", ValueKind::Text, 1)?)),
-            "N_SAMPLES" => match (self.find_sample_count)("contig") {
-                Some(count) => Token::Number(count as f64),
-                None => return Err(unknown_sample_count("N_SAMPLES")),
-            },
+            "N_SAMPLES" => Token::SampleCount,
             name => Token::Field(Field::MissingGenotypes {
                 genotypes: column("format_GT", ValueKind::Text, 1)?,
                 is_fraction: name == "F_MISSING",
@@ -412,7 +410,7 @@ impl<'t> Parser<'t> {
             };
             let shape = token.shape(&stack[start..])?;
             if !is_sample_count_known && let Some(part) = token.part_that_counts_samples(&stack[start..]) {
-                return Err(unknown_sample_count(part));
+                return Err(format!("{part} needs the number of samples, which is not known here"));
             }
             stack.truncate(start);
             stack.push(shape);
@@ -451,6 +449,7 @@ impl Token {
     fn part_that_counts_samples(&self, operands: &[Shape]) -> Option<&'static str> {
         let is_condition = |operand: &Shape| operand.has_samples && !operand.is_field;
         match self {
+            Self::SampleCount => Some("N_SAMPLES"),
             Self::PassCount { is_fraction: false } => Some("N_PASS()"),
             Self::PassCount { is_fraction: true } => Some("F_PASS()"),
             Self::Function(Function::Count) if operands.iter().any(is_condition) => Some("COUNT() of a condition"),
@@ -511,10 +510,6 @@ impl Token {
         };
         Err(problem.to_owned())
     }
-}
-
-fn unknown_sample_count(part: &str) -> String {
-    format!("{part} needs the number of samples, which is not known here")
 }
 
 /// Returns the test that a comparison of FILTER, ID or TYPE with a text means.
