@@ -36,8 +36,13 @@ install_in_root() {
         DEBIAN_FRONTEND=noninteractive chroot "$scratch/$1" apt-get install -y -qq --no-install-recommends "${@:2}"
 }
 
+# The demo, its verification, and a query that needs godwit-sql.
+demo='godwit demo --pairs 500 --out demo --quiet
+godwit verify demo
+godwit query "SELECT contig, count(*) AS reads FROM reads('"'demo.bam'"') GROUP BY contig" --data demo'
+
 run_demo() {
-    chroot "$scratch/$1" sh -ec 'cd /root; godwit demo --pairs 500 --out demo --quiet; godwit verify demo'
+    unshare --mount sh -ec 'mount -t proc proc "$0/proc"; exec chroot "$0" sh -exc "cd /root; $1"' "$scratch/$1" "$demo"
 }
 
 checksums_are_those_of_the_list() {
@@ -103,14 +108,17 @@ END
     grep -qx complete "$boot/result"
 }
 
+# Workflow engines start a shell in the image, and Nextflow needs ps.
 image_runs_as_a_user_on_a_read_only_root() {
     local podman=(podman --root "$scratch/store" --runroot "$scratch/run")
     # crun does not support hosts with both versions of control groups.
     [ ! -d /sys/fs/cgroup/systemd ] || podman+=(--runtime runc)
-    "${podman[@]}" load --quiet --input "$(echo "$files"/godwit-*-oci.tar)" || return
-    "${podman[@]}" run --rm --read-only --tmpfs /tmp --network none --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 --entrypoint /bin/sh \
-        "$("${podman[@]}" images --quiet | head -n 1)" \
-        -exc '[ "$(id -u)" = 8815 ]; if echo >/usr/written; then exit 1; fi; cd /tmp; godwit demo --pairs 500 --out demo --quiet; godwit verify demo'
+    local archive
+    archive=$(echo "$files"/godwit-*-oci.tar)
+    "${podman[@]}" load --quiet --input "$archive" || return
+    "${podman[@]}" run --rm --read-only --tmpfs /tmp --network none --ulimit nofile=1024:1024 --ulimit nproc=4096:4096 \
+        "localhost/godwit:$(basename "$archive" | sed 's/^godwit-//; s/-oci.tar$//')" \
+        /bin/bash -exc '[ "$(id -u)" = 8815 ]; ps -o pid=; if echo >/usr/written; then exit 1; fi; cd /tmp; eval "$0"' "$demo"
 }
 
 mmdebstrap --quiet --variant=minbase bookworm "$scratch/debian.tar"

@@ -1,8 +1,9 @@
 """Wall time, CPU seconds and memory of commands.
 
 CPU seconds are those that the kernel counts for a command and every process it waited for. Memory is the peak of the sum, over all
-processes of a command, of their proportional set size (PSS), which counts a shared page once. PSS is sampled, so short peaks may be
-missed. Wall times mean little on a busy machine: each result reports the load of the machine.
+processes of a command, of their proportional set size (PSS), which counts a shared page once. The peak of the sum of their resident set
+size (RSS), which counts a shared page for each process, is measured beside it. Both are sampled, so short peaks may be missed. Wall
+times mean little on a busy machine: each result reports the load of the machine.
 """
 
 import json
@@ -38,7 +39,7 @@ def measure_script(script: str, log: Path) -> Result:
     if process.returncode != 0:
         last_lines = log.read_text(errors="replace").splitlines()[-20:]
         exit_with_error(f"`{script}` ended with {process.returncode}:\n" + "\n".join(last_lines))
-    return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_bytes": sampler.peak_bytes}
+    return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_bytes": sampler.peak_bytes, "peak_rss_bytes": sampler.peak_rss_bytes}
 
 
 class MemorySampler(threading.Thread):
@@ -48,13 +49,16 @@ class MemorySampler(threading.Thread):
         super().__init__(daemon=True)
         self.session = session
         self.peak_bytes = 0
+        self.peak_rss_bytes = 0
         self.ended = threading.Event()
 
     def run(self) -> None:
         pause = 0.0
         while not self.ended.wait(pause):
             started = time.monotonic()
-            self.peak_bytes = max(self.peak_bytes, sum(map(process_pss_bytes, session_members(self.session))))
+            sizes = [process_set_sizes(process) for process in session_members(self.session)]
+            self.peak_bytes = max(self.peak_bytes, sum(pss for pss, _ in sizes))
+            self.peak_rss_bytes = max(self.peak_rss_bytes, sum(rss for _, rss in sizes))
             pause = max(SAMPLE_INTERVAL_S, SAMPLE_COST_LIMIT * (time.monotonic() - started))
 
     def stop(self) -> None:
@@ -111,12 +115,14 @@ def session_members(session: int) -> list[int]:
     return [process for process in process_ids() if process_stat(process)[3:4] == [str(session)]]
 
 
-def process_pss_bytes(process: int) -> int:
+def process_set_sizes(process: int) -> tuple[int, int]:
+    """Returns the proportional and the resident set size of a process in bytes."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return 0  # The process has ended.
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        return 0, 0  # The process has ended.
+    kib = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines[1:])}
+    return kib.get("Pss", 0) * 1024, kib.get("Rss", 0) * 1024
 
 
 def measure_competitors(scripts: dict[str, str], rounds: dict[str, int], scratch: Path) -> Rounds:

@@ -98,8 +98,11 @@ def host_description(godwit: Path | str) -> Result:
 def measurement_context(options: argparse.Namespace, godwit: Path) -> Result:
     """Extends the description of the host by the test data and the versions of the competitors."""
     around = host_description(godwit)
+    # On stderr it prints the program that it selects for the processor.
+    bwa_mem2 = first_output_line(["sh", "-c", "bwa-mem2 version 2>/dev/null"])
     peers = {
         "bwa": first_output_line(["bwa"], "Version"),
+        "bwa-mem2": bwa_mem2 and f"bwa-mem2 {bwa_mem2}",
         "samtools": first_output_line(["samtools", "--version"]),
         "samblaster": first_output_line(["samblaster", "--version"]),
         "java": first_output_line(["java", "-version"]),

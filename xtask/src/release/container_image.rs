@@ -39,7 +39,8 @@ pub(super) fn write(release: &Release) -> Result<String> {
     ]);
     output_text(build.arg(&context))?;
     let image = release.scratch.join("image");
-    let target = format!("oci:{}:{}", image.display(), release.version);
+    // `podman load` names the image as this reference does.
+    let target = format!("oci:{}:localhost/godwit:{}", image.display(), release.version);
     output_text(buildah().args(["push", "--quiet", "localhost/godwit", &target]))?;
     let name = format!("godwit-{}-oci.tar", release.version);
     pack_directory(release, &image, &["blobs", "index.json", "oci-layout"], &release.file(&name))?;
