@@ -308,3 +308,55 @@ fn options_that_make_no_sense_are_refused() {
     gatk.assert_rejected(&[EXIT_MACHINE], &["/nowhere/gatk", "install GATK"]);
     aligned.call(&out).env("PATH", "/nowhere").run().assert_rejected(&[EXIT_MACHINE], &["bcftools", "install"]);
 }
+
+#[test]
+fn a_region_in_which_the_caller_stalls_is_cut_and_its_shortest_piece_is_set_apart() {
+    needs!("bcftools", "bash", "bgzip");
+    let aligned = AlignedSample::cached();
+    let out = scratch::directory("stalling");
+    // The caller never finishes a region with position 3501 of chrX.
+    let stall = "awk '$1 == \"chrX\" && $2 <= 3500 && $3 > 3500 { found = 1 } END { exit !found }' \"$3\" && exec sleep 1000 || true";
+    let run = |name: &str, before: &str, words: &[&str]| {
+        let script = script_caller(&out, before);
+        let template = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.display());
+        let call = aligned.call(&out.join(name)).args(["--threads", "2", "--padding", "0", "--caller", &template]);
+        call.args(words).run_ok()
+    };
+    let rule = ["--stall-after", "5s", "--stall-factor", "5"];
+    let expected = run("whole.vcf.gz", "", &rule);
+    assert!(!expected.stderr.contains("stalled"), "{}", expected.describe());
+    run("off.vcf.gz", "", &["--stall-factor", "0"]);
+    let read = |name: &str| fs::read(out.join(name)).expect("it was written");
+    assert!(read("whole.vcf.gz") == read("off.vcf.gz"), "the rule changes what does not stall");
+    let found = run("cut.vcf.gz", stall, &rule);
+    assert!(found.stderr.contains("started again on each half of the region"), "{}", found.describe());
+    assert!(
+        found.stderr.contains("1 region without records, because the caller stalled: chrX:"),
+        "{}",
+        found.describe()
+    );
+    let report: serde_json::Value = serde_json::from_slice(&read("cut.vcf.gz.run.json")).expect("it is JSON");
+    let stalls = report["regions"].as_array().into_iter().flatten().flat_map(|region| region["stalls"].as_array());
+    let stalls: Vec<_> = stalls.flatten().collect();
+    let outcomes: Vec<_> = stalls.iter().filter_map(|stall| stall["outcome"].as_str()).collect();
+    assert_eq!(outcomes, ["cut", "cut", "set_apart"], "{report}");
+    let region = stalls[2]["region"].as_str().expect("it is named").to_owned();
+    let header =
+        run_checked(Tool::require("bcftools").command().args(["view", "-h"]).arg(out.join("cut.vcf.gz"))).stdout;
+    assert!(String::from_utf8_lossy(&header).contains(&format!("##godwit_callSetApart={region}\n")));
+    // All records outside of the piece are those of the whole regions.
+    let sites = |name: &str| -> Vec<(String, u32)> {
+        let text = String::from_utf8(vcf_records(&out.join(name))).expect("VCF is text");
+        let site = |line: &str| {
+            let mut columns = line.split('\t');
+            Some((columns.next()?.to_owned(), columns.next()?.parse().ok()?))
+        };
+        text.lines().filter_map(site).collect()
+    };
+    let (first, last) = region.trim_start_matches("chrX:").split_once('-').expect("it is an interval");
+    let [first, last] = [first, last].map(|number| number.replace(',', "").parse::<u32>().expect("it is a position"));
+    assert!((1000..2000).contains(&(last + 1 - first)) && (first..=last).contains(&3501), "{region}");
+    let is_inside = |site: &(String, u32)| site.0 == "chrX" && (first..=last).contains(&site.1);
+    let (whole, cut) = (sites("whole.vcf.gz"), sites("cut.vcf.gz"));
+    assert_eq!(cut, whole.into_iter().filter(|site| !is_inside(site)).collect::<Vec<_>>());
+}

@@ -175,6 +175,33 @@ fn gvcfs_are_genotyped_as_in_one_run_of_gatk() {
 }
 
 #[test]
+fn the_database_needs_no_locks_of_files() {
+    needs!("bcftools", "samtools", "bash");
+    needs_gatk!();
+    let cohort = Cohort::cached();
+    let directory = scratch::directory("locks");
+    let log = directory.join("log");
+    // A Java that records its command lines.
+    let home = directory.join("java");
+    fs::create_dir_all(home.join("bin")).expect("scratch can be written to");
+    let java = Tool::require("java").command().get_program().to_owned();
+    let text = "#!/bin/bash\nprintf '%s %s\\n' \"$TILEDB_DISABLE_FILE_LOCKING\" \"$*\" >>";
+    let script = format!("{text} {}\nexec {} \"$@\"\n", log.display(), Path::new(&java).display());
+    scratch::write_executable(&home.join("bin/java"), &script);
+    let out = directory.join("joint.vcf.gz");
+    cohort.genotype("1M", cohort.gvcfs(), &out).env("JAVA_HOME", &home).run_ok();
+    let log = fs::read_to_string(&log).expect("Java was started");
+    for tool in ["GenomicsDBImport", "GenotypeGVCFs"] {
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(tool)).collect();
+        let is_lockless =
+            |line: &&str| line.starts_with("1 ") && line.contains("--genomicsdb-shared-posixfs-optimizations true");
+        assert!(!lines.is_empty() && lines.iter().all(is_lockless), "{log}");
+        // This file system is not a network file system, so the database is in the job directory.
+        assert!(lines.iter().all(|line| line.contains(".joint.vcf.gz.godwit-run/scratch/")), "{log}");
+    }
+}
+
+#[test]
 fn what_is_no_gvcf_is_not_genotyped() {
     needs!("bcftools", "bgzip", "samtools");
     needs_gatk!();

@@ -5,10 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::fault_injection::{Fault, count_file_changes, inject_fault};
 use godwit_tests::tool::{Tool, run_checked};
-use godwit_tests::{gatk, needs, needs_gatk, scratch};
+use godwit_tests::{gatk, needs, needs_gatk, scratch, skip};
 
 use super::joint_calling::Cohort;
+use super::picard::shared_data_directory;
+use super::real_data::decompress;
 
 /// Writes half of the variants of a sample, in the form of a variant database.
 pub(super) fn write_known_sites(cohort: &Cohort, directory: &Path) -> PathBuf {
@@ -38,15 +41,21 @@ fn recalibrate_with_gatk(cohort: &Cohort, known: &Path, out: &Path) -> GodwitCom
     recalibrate(cohort, known, out).env("GODWIT_GATK", gatk::jar_directory())
 }
 
-/// Runs BaseRecalibrator and ApplyBQSR of GATK over a whole file, and returns its table and its BAM.
+/// Runs GATK over a file with the reads of the cohort, and returns its table and its BAM.
 fn run_gatk(cohort: &Cohort, bam: &Path, known: &Path, directory: &Path) -> [PathBuf; 2] {
     cohort.make_dictionary();
+    run_gatk_on(&cohort.reference, bam, known, directory)
+}
+
+/// Runs BaseRecalibrator and ApplyBQSR of GATK over a whole file, and returns its table and its BAM. The reference has a
+/// dictionary.
+fn run_gatk_on(reference: &Path, bam: &Path, known: &Path, directory: &Path) -> [PathBuf; 2] {
     let (table, whole) = (directory.join("whole.table"), directory.join("whole.bam"));
     let mut command = gatk::gatk_command("BaseRecalibrator");
-    command.arg("-R").arg(&cohort.reference).arg("-I").arg(bam).arg("--known-sites").arg(known);
+    command.arg("-R").arg(reference).arg("-I").arg(bam).arg("--known-sites").arg(known);
     run_checked(command.arg("-O").arg(&table));
     let mut command = gatk::gatk_command("ApplyBQSR");
-    command.arg("-R").arg(&cohort.reference).arg("-I").arg(bam).arg("-bqsr").arg(&table);
+    command.arg("-R").arg(reference).arg("-I").arg(bam).arg("-bqsr").arg(&table);
     run_checked(command.arg("-O").arg(&whole));
     [table, whole]
 }
@@ -156,6 +165,62 @@ fn an_alignment_gives_the_bytes_of_recalibration_afterwards() {
     let without = without.args(["--sample", "s", "--emit-original-quals", "--out"]).arg(&out);
     without.run().assert_rejected(&[2], &["--recalibrate"]);
     align(cohort, &directory.join("none.vcf.gz"), &out).run().assert_rejected(&[4], &["none.vcf.gz"]);
+}
+
+#[test]
+fn na12878_is_recalibrated_as_by_gatk() {
+    needs!("samtools", "bgzip", "tabix", "bash", "gzip");
+    needs_gatk!();
+    let Some(data) = shared_data_directory() else { skip!("shared-data", "no shared/data beside the repository") };
+    let data = data.join("human");
+    let directory = scratch::directory("na12878-recalibrated");
+    // The first 11.1 Mb contain the interval of the reads. The known sites name the length of the whole contig, which GATK rejects.
+    let reference = decompress(&data.join("ucsc.hg19.chr20.unittest.fasta.gz"), "chr20.fa", 222_000);
+    let known = directory.join("known.vcf.gz");
+    let script = "set -o pipefail; gzip -cd \"$0\" | grep -v '^##contig' | bgzip >\"$1\" && tabix -p vcf \"$1\" && \
+                  samtools dict \"$2\" -o \"${2%.fa}.dict\"";
+    let sites = data.join("test_nist.b37_chr20_100kbp_at_10mb.vcf.gz");
+    run_checked(Tool::require("bash").command().args(["-c", script]).arg(&sites).arg(&known).arg(&reference));
+    godwit().arg("index").arg(&reference).run_ok();
+    let reads = [1, 2].map(|mate| data.join(format!("NA12878.10_10p1mb_R{mate}.fastq.gz")));
+    let align = |out: &Path| {
+        let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").args(&reads);
+        let group = "@RG\\tID:1\\tSM:NA12878\\tLB:one\\tPL:ILLUMINA";
+        command.args(["--sample", "ada", "--metrics", "off", "--read-group", group, "--out"]).arg(out)
+    };
+    let (marked, out) = (directory.join("marked"), directory.join("out"));
+    align(&marked).run_ok();
+    align(&out).arg("--recalibrate").arg(&known).run_ok();
+    let [table, whole] = run_gatk_on(&reference, &marked.join("ada.bam"), &known, &directory);
+    assert_same_table(&out.join("ada.recal.table"), &table);
+    let expected = records_with_sorted_tags(&whole);
+    assert!(expected.len() > 50_000 && expected != records_with_sorted_tags(&marked.join("ada.bam")));
+    assert!(records_with_sorted_tags(&out.join("ada.bam")) == expected, "the records differ");
+}
+
+#[test]
+fn a_killed_alignment_that_recalibrates_resumes_with_the_same_bytes() {
+    needs!("bgzip", "tabix", "cc");
+    let cohort = Cohort::cached();
+    let directory = scratch::directory("killed-in-the-pass");
+    let known = write_known_sites(cohort, &directory);
+    let run = |out: &Path| {
+        align(cohort, &known, out).args(["--threads", "1", "--partitions", "4", "--block-bases", "200000"])
+    };
+    let expected = directory.join("whole");
+    let changes = count_file_changes(run(&expected), &expected);
+    // From the first blocks to the renames at the end.
+    for eighth in 1..=8 {
+        let (out, at) = (scratch::directory("killed"), changes * eighth / 8);
+        let killed = inject_fault(run(&out), &out, Fault::Kill, at).run();
+        assert!(killed.status.code().is_none(), "at {at} of {changes}: {}", killed.describe());
+        run(&out).arg("--resume").run_ok();
+        for name in ["ada.bam", "ada.bam.bai", "ada.recal.table", "ada.manifest.json"] {
+            let [found, whole] =
+                [&out, &expected].map(|directory| fs::read(directory.join(name)).expect("it was written"));
+            assert!(found == whole, "{name} differs after a kill at {at} of {changes}");
+        }
+    }
 }
 
 #[test]

@@ -14,11 +14,13 @@ mod cluster_messages;
 mod concurrent_calling;
 mod fingerprint;
 mod item_threads;
+mod local_scratch;
 mod recalibrate;
 mod region_calling;
 mod region_plan;
 mod report;
 mod retry;
+mod stall;
 mod targets;
 mod vcf_assembly;
 
@@ -30,7 +32,7 @@ use std::time::Instant;
 
 use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
-use godwit_files::{AtomicSet, check_available};
+use godwit_files::{AtomicSet, check_available, parent_directory};
 use godwit_io::crypt4gh::PublicKey;
 use godwit_model::ErrorKind;
 use godwit_model::PloidyTable;
@@ -57,6 +59,8 @@ pub use recalibrate::{RecalibrateOptions, RecalibrationEngine, RecalibrationRepo
 use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
 pub use report::{CallReport, CallWorkerReport, GridReport, RegionReport};
+use stall::RegionPace;
+pub use stall::{RegionStall, StallOutcome, StallRule};
 use targets::Targets;
 pub use targets::region_files;
 use vcf_assembly::VcfAssembly;
@@ -104,6 +108,8 @@ pub struct CallOptions {
     pub memory_bytes: Option<u64>,
     /// Memory of each caller, bytes; `None` for the usual memory of the caller.
     pub caller_memory_bytes: Option<u64>,
+    /// When a caller stalls in a region, and how far the region is then cut.
+    pub stall_rule: StallRule,
     /// Directory of the callers' scratch files; `None` for the job directory beside the output.
     pub temp: Option<PathBuf>,
     /// True to resume a stopped job.
@@ -138,6 +144,7 @@ impl CallOptions {
             caller_threads: 1,
             memory_bytes: None,
             caller_memory_bytes: None,
+            stall_rule: StallRule::default(),
             temp: job.temp.clone(),
             resume: false,
             godwit_program: job.godwit_program.clone(),
@@ -449,7 +456,7 @@ impl CallJob<'_> {
         let written = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
         let mut staged = AtomicSet::default();
-        let provenance = self.provenance();
+        let provenance = self.provenance(&called.checkpoints);
         let (out, genome, regions) = (&options.out, self.reads.genome(), &self.regions);
         let assembly =
             VcfAssembly { out, genome, regions, checkpoints: &called.checkpoints, job_directory, provenance };
@@ -472,9 +479,12 @@ impl CallJob<'_> {
     /// Calls all regions without workers.
     fn call_locally(&self, job_directory: &CallJobDirectory) -> Result<CalledRegions, PipelineError> {
         let Self { options, caller_slots, .. } = self;
-        let scratch = job_directory.create_scratch_directory(options.temp.as_deref());
+        let parent = parent_directory(&options.out);
+        let temp = local_scratch::scratch_parent(options.temp.as_deref(), parent, &self.caller.capabilities());
+        let scratch = job_directory.create_scratch_directory(temp.as_deref());
         let scratch = scratch.map_err(PipelineError::file("create", CallJobDirectory::path_of(&options.out)))?;
         let reads = self.reads.paths();
+        let padding_bases = region_plan::grid_options(options, &self.caller.capabilities()).padding_bases;
         let region_caller = RegionCaller {
             caller: self.caller,
             reference: &options.reference,
@@ -483,6 +493,7 @@ impl CallJob<'_> {
             genome: self.reads.genome(),
             threads_per_caller: options.caller_threads,
             memory_per_caller: caller_slots.memory_per_caller_bytes,
+            pace: &RegionPace::new(options.stall_rule, padding_bases),
         };
         let (regions, observer, cancelled) = (&self.regions, self.observer, self.cancelled);
         let calling =
@@ -497,8 +508,8 @@ impl CallJob<'_> {
     }
 
     /// Returns VCF header lines with the origin of the records: only options that change records, so that equal records
-    /// are equal files.
-    fn provenance(&self) -> Vec<String> {
+    /// are equal files. The last lines name the regions that are set apart.
+    fn provenance(&self, checkpoints: &[RegionCheckpoint]) -> Vec<String> {
         let Self { options, caller, .. } = self;
         let mut command = format!("call --caller '{}'", caller.command_line());
         let fact = |key: FingerprintKey<'_>| {
@@ -517,11 +528,18 @@ impl CallJob<'_> {
             command +=
                 &format!(" --grid-size {} --padding {}", fact(FingerprintKey::GridSize), fact(FingerprintKey::Padding));
         }
-        vec![
+        let stalls = checkpoints.iter().flat_map(|checkpoint| &checkpoint.effort.stalls);
+        let set_apart = stalls
+            .filter(|stall| stall.outcome == StallOutcome::SetApart)
+            .map(|stall| format!("##godwit_callSetApart={}", stall.region));
+        [
             format!("##godwit_callVersion={}", env!("CARGO_PKG_VERSION")),
             format!("##godwit_callCaller={} {}", caller.name(), caller.version()).trim_end().to_owned(),
             format!("##godwit_callCommand={command}"),
         ]
+        .into_iter()
+        .chain(set_apart)
+        .collect()
     }
 
     fn publish(

@@ -7,8 +7,9 @@ mod variant_table;
 
 pub use call::{
     CallOptions, CallReport, CallTask, CallWorkerReport, ConcurrentCalling, GridReport, RecalibrateOptions,
-    RecalibrationEngine, RecalibrationReport, RegionReport, StopCallingGuard, call, call_remaining, check_caller,
-    find_index, is_call_running, recalibrate, region_files, report_path, run_call_worker,
+    RecalibrationEngine, RecalibrationReport, RegionReport, RegionStall, StallOutcome, StallRule, StopCallingGuard,
+    call, call_remaining, check_caller, find_index, is_call_running, recalibrate, region_files, report_path,
+    run_call_worker,
 };
 pub use filtering::{FilterOptions, FilterReport, filter};
 pub use variant_table::write_variants;

@@ -82,6 +82,8 @@ pub struct Capabilities {
     /// caller may start while the rest of the file is not written yet. False for unknown programs, because they may
     /// estimate depth or insert sizes from the whole file.
     pub depends_on_region_only: bool,
+    /// True if the caller writes a database that is slow on network file systems, or depends on their locks.
+    pub needs_local_scratch: bool,
 }
 
 impl Capabilities {
@@ -97,6 +99,7 @@ impl Capabilities {
         takes_tumor_normal_pairs: false,
         takes_region_lists: true,
         depends_on_region_only: false,
+        needs_local_scratch: false,
     };
 }
 

@@ -1,5 +1,5 @@
-//! The comparison of two files: reads contigs, compares them concurrently, and writes the outputs in the order of the
-//! reference.
+//! The comparison of two files: reads contigs, compares them concurrently, and writes the outputs of their segments in
+//! the order of the reference.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::alleles::Template;
 use crate::comparison_options::{HaplotypeOptions, SampleChoice, ScoreField, Subset};
 use crate::contig_records::ContigRecords;
 use crate::error::HaplotypeError;
-use crate::evaluation::{Contig, EvaluationError, EvaluationRules};
-use crate::output::{ContigOutput, compare_contig};
+use crate::evaluation::{Contig, ContigSummary, EvaluationError, EvaluationRules};
+use crate::output::{SegmentOutput, compare_contig};
 use crate::output_files::OutputFiles;
 use crate::reference_file::Reference;
 use crate::regions::Regions;
@@ -23,9 +23,9 @@ use crate::search::{CALLS, SearchError, TRUTH};
 use crate::stratification::Stratification;
 use crate::vcf_source::{OutOfOrder, VcfSource};
 
-/// Size of the contigs in memory above which no further contig is read. The two largest chromosomes of a human genome fit,
-/// with 400,000 records each on either side.
-const MAX_HELD_BYTES: usize = 768 << 20;
+/// Size of the contigs in memory above which no further contig is read. The six largest chromosomes of a human genome fit,
+/// with 400,000 short records each on either side.
+const MAX_HELD_BYTES: usize = 640 << 20;
 /// Subsets of variants that only the report counts, in addition to the subsets with a ROC table.
 const REPORT_SUBSETS: [Subset; 4] = [Subset::Snp, Subset::NonSnp, Subset::Indel, Subset::Mnp];
 
@@ -134,9 +134,17 @@ struct Comparison<'c> {
     cancelled: &'c AtomicBool,
 }
 
-/// A contig that waits for its comparison, or the result of the comparison.
+/// A contig that waits for its comparison, and a part of its result.
 type Job = (usize, Contig);
-type JobResult = (usize, usize, Result<ContigOutput, HaplotypeError>);
+type JobResult = (usize, Result<ContigPart, HaplotypeError>);
+
+/// A part of the result of a contig.
+pub(crate) enum ContigPart {
+    /// The outputs of the next segment.
+    Segment(SegmentOutput),
+    /// The end of the contig, with its size in memory.
+    End { summary: ContigSummary, bytes: usize },
+}
 
 impl Comparison<'_> {
     /// Compares the files. If `holds_all` is true, first reads both files into memory.
@@ -167,9 +175,14 @@ impl Comparison<'_> {
         let headers = [&sources[CALLS].header, &sources[TRUTH].header];
         let mut files = OutputFiles::create(self.directory, self.options, headers, self.reference.contigs())?;
         let mut report = ReportBuilder::new(&rules, written_subsets);
-        let found = self.compare_contigs(&mut sources, &rules, &mut |contig: &FaiRecord, output: ContigOutput| {
-            files.append(contig, &output)?;
-            report.add(&contig.name, &output);
+        let found = self.compare_contigs(&mut sources, &rules, &mut |contig: &FaiRecord, part: ContigPart| {
+            match part {
+                ContigPart::Segment(output) => {
+                    files.append(contig, &output)?;
+                    report.add(&output);
+                }
+                ContigPart::End { summary, .. } => report.end_contig(&contig.name, summary),
+            }
             Ok(())
         })?;
         if found.is_err() {
@@ -283,12 +296,16 @@ impl Comparison<'_> {
             let job = jobs.lock().map(|jobs| jobs.recv());
             let Ok(Ok((number, mut contig))) = job else { return };
             let bytes = held_bytes(&contig.records.each_ref(), &self.reference.contigs()[number]);
-            let output = self.reference.read_template(number).and_then(|template| {
+            let end = self.reference.read_template(number).and_then(|template| {
                 contig.template = template;
-                let output = compare_contig(&contig, rules, self.directory.is_some());
-                output.map_err(|error| self.evaluation_error(&contig.name, error))
+                // Ignore the error: without a receiver, the comparison has failed.
+                let mut send = |output| drop(results.send((number, Ok(ContigPart::Segment(output)))));
+                let summary = compare_contig(&contig, rules, self.directory.is_some(), &mut send);
+                let summary = summary.map_err(|error| self.evaluation_error(&contig.name, error))?;
+                Ok(ContigPart::End { summary, bytes })
             });
-            if results.send((number, bytes, output)).is_err() {
+            drop(contig);
+            if results.send((number, end)).is_err() {
                 return;
             }
         }
@@ -302,7 +319,9 @@ impl Comparison<'_> {
                 HaplotypeError::Record { path, position, problem: problem.to_owned() }
             }
             EvaluationError::Search(SearchError::Cancelled) => HaplotypeError::Cancelled,
-            EvaluationError::Search(SearchError::NoPath) => HaplotypeError::NoPath { contig: contig.to_owned() },
+            EvaluationError::Search(SearchError::NoPath | SearchError::NotInSync) => {
+                HaplotypeError::NoPath { contig: contig.to_owned() }
+            }
         }
     }
 
@@ -338,10 +357,11 @@ impl Comparison<'_> {
     }
 }
 
-/// Returns the approximate size of a contig in memory: the text of its records, as much again for its variants, and half a
-/// byte for each base.
+/// Returns the approximate size of a contig in memory: the text of its records, as much again for outputs that wait, and
+/// half a byte for each base.
 fn held_bytes(records: &[&ContigRecords; 2], contig: &FaiRecord) -> usize {
-    2 * records.iter().map(|records| records.text_bytes()).sum::<usize>() + contig.bases as usize / 2
+    let bytes = |records: &&ContigRecords| 2 * records.text_bytes() + records.len() * size_of::<(usize, u32)>();
+    records.iter().map(bytes).sum::<usize>() + contig.bases as usize / 2
 }
 
 /// Returns whether two names of contigs differ in the prefix `chr` only.
@@ -353,42 +373,58 @@ fn differ_by_prefix(a: &str, b: &str) -> bool {
 struct Collector<'c> {
     contigs: &'c [FaiRecord],
     results: mpsc::Receiver<JobResult>,
-    /// Size and result by contig; `None` for a contig without records.
-    waiting: BTreeMap<usize, Option<(usize, ContigOutput)>>,
+    /// Results by contig.
+    waiting: BTreeMap<usize, WaitingContig>,
     next: usize,
-    /// Contigs that were sent to the workers and have no result yet.
+    /// Contigs that were sent to the workers and have not ended yet.
     pending: usize,
     /// Size of the contigs that were sent to the workers and are not collected yet.
     held_bytes: usize,
 }
 
-/// Receives the result of a contig.
-type Collect<'f> = dyn FnMut(&FaiRecord, ContigOutput) -> Result<(), HaplotypeError> + 'f;
+/// The parts of a contig that are not written yet.
+#[derive(Default)]
+struct WaitingContig {
+    parts: Vec<ContigPart>,
+    is_complete: bool,
+}
+
+/// Receives the parts of the results in order.
+type Collect<'f> = dyn FnMut(&FaiRecord, ContigPart) -> Result<(), HaplotypeError> + 'f;
 
 impl Collector<'_> {
     /// Registers a contig without records.
     fn skip(&mut self, number: usize) {
-        self.waiting.insert(number, None);
+        self.waiting.insert(number, WaitingContig { parts: Vec::new(), is_complete: true });
     }
 
     /// Receives results and writes them in order until the held results have at most `max_bytes` bytes; 0 means all
     /// results.
     fn drain(&mut self, max_bytes: usize, collect: &mut Collect) -> Result<(), HaplotypeError> {
         while self.pending > 0 && (self.held_bytes > max_bytes || max_bytes == 0) {
-            let Ok((number, bytes, output)) = self.results.recv() else { break };
-            self.pending -= 1;
-            self.waiting.insert(number, Some((bytes, output?)));
+            let Ok((number, part)) = self.results.recv() else { break };
+            let part = part?;
+            let contig = self.waiting.entry(number).or_default();
+            contig.is_complete = matches!(part, ContigPart::End { .. });
+            self.pending -= usize::from(contig.is_complete);
+            contig.parts.push(part);
             self.collect_next(collect)?;
         }
         self.collect_next(collect)
     }
 
     fn collect_next(&mut self, collect: &mut Collect) -> Result<(), HaplotypeError> {
-        while let Some(output) = self.waiting.remove(&self.next) {
-            if let Some((bytes, output)) = output {
-                self.held_bytes -= bytes;
-                collect(&self.contigs[self.next], output)?;
+        while let Some(contig) = self.waiting.get_mut(&self.next) {
+            for part in contig.parts.drain(..) {
+                if let ContigPart::End { bytes, .. } = part {
+                    self.held_bytes -= bytes;
+                }
+                collect(&self.contigs[self.next], part)?;
             }
+            if !contig.is_complete {
+                break;
+            }
+            self.waiting.remove(&self.next);
             self.next += 1;
         }
         Ok(())

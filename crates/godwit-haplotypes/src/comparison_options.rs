@@ -11,6 +11,9 @@ pub const MAX_ALLELE_BASES: usize = 1000;
 /// Distance in bases of a local match, as vcfeval's `--Xloose-match-distance`.
 pub const LOCAL_MATCH_BASES: i32 = 30;
 
+/// Minimum number of records that are compared at once: about 10 MB of variants and states.
+const SEGMENT_RECORDS: usize = 1 << 15;
+
 /// Inputs and options of a comparison by haplotypes.
 #[derive(Clone, Debug)]
 pub struct HaplotypeOptions {
@@ -220,6 +223,8 @@ pub struct SearchRules {
     pub allele_pass: Option<bool>,
     /// Distance in bases of a local match; `None` to report none.
     pub local_match_bases: Option<i32>,
+    /// Minimum number of records that are compared at once. It bounds memory, and changes no result.
+    pub segment_records: usize,
 }
 
 impl Default for SearchRules {
@@ -237,6 +242,7 @@ impl Default for SearchRules {
             haploid_allele_matching: true,
             allele_pass: None,
             local_match_bases: Some(LOCAL_MATCH_BASES),
+            segment_records: SEGMENT_RECORDS,
         }
     }
 }

@@ -50,11 +50,6 @@ impl ContigRecords {
         let (offset, bytes) = self.lines[number];
         Record::parse(&self.text[offset..][..bytes as usize]).expect("a record is parsed before it is stored")
     }
-
-    /// Returns all records in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Record<'_>> {
-        (0..self.len()).map(|number| self.record(number))
-    }
 }
 
 /// Returns the order in which a binary heap returns records with the given ends after all were added.

@@ -1,16 +1,18 @@
-//! The verdict for every variant of one contig.
+//! The verdict for every variant of one contig, segment by segment.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use crate::alleles::{AlleleTable, Template};
 use crate::comparison_options::{HaplotypeOptions, ScoreField, Subset};
 use crate::contig_records::ContigRecords;
 use crate::orientations::OrientationRule;
-use crate::phasing::{PhasingCounts, count_phasings};
+use crate::phasing::{PhasingCounter, PhasingCounts};
 use crate::regions::Regions;
 use crate::search::{
-    BestPath, CALLS, Complexity, SearchError, SearchInput, SearchSide, TRUTH, TooComplex, find_best_path,
+    BestPath, CALLS, PathProgress, SearchError, SearchInput, SearchSide, TRUTH, TooComplex, find_best_path,
 };
+use crate::segments::{Segment, next_segment};
 use crate::stratification::Stratification;
 use crate::trimming::trim_alleles;
 use crate::variants::{LoadRules, VariantSet};
@@ -46,23 +48,31 @@ pub(crate) struct SideVerdicts {
     pub(crate) weights: Vec<f64>,
 }
 
-/// The largest complexity of a search, and the intervals that were too complex.
-#[derive(Debug)]
+/// The largest number of paths of a search, and the intervals that were too complex.
+#[derive(Debug, Default)]
 pub(crate) struct SearchNotes {
-    pub(crate) complexity: Complexity,
+    pub(crate) most_paths: usize,
     pub(crate) too_complex: Vec<TooComplex>,
 }
 
-/// The verdicts of one contig.
-#[derive(Debug, Default)]
-pub(crate) struct ContigVerdicts {
+/// The verdicts of one segment.
+#[derive(Debug)]
+pub(crate) struct SegmentVerdicts {
+    /// Numbers of the records of each side.
+    pub(crate) records: [Range<usize>; 2],
     pub(crate) sides: [SideVerdicts; 2],
     /// Sync points of the search for genotypes; empty if no search was made.
     pub(crate) sync_points: Vec<i32>,
     /// Sync points of the search for alleles; empty if no search was made.
     pub(crate) allele_sync_points: Vec<i32>,
+}
+
+/// The results of the searches of a whole contig.
+#[derive(Debug, Default)]
+pub(crate) struct ContigSummary {
     pub(crate) phasing: PhasingCounts,
-    pub(crate) searches: Vec<SearchNotes>,
+    /// The search for genotypes, and the search for alleles.
+    pub(crate) searches: [SearchNotes; 2],
 }
 
 /// The options of a comparison that are the same for all contigs.
@@ -116,8 +126,8 @@ impl EvaluationRules<'_> {
         }
     }
 
-    fn load(&self, contig: &Contig, side: usize) -> Result<VariantSet, EvaluationError> {
-        let rules = LoadRules {
+    fn load_rules<'c>(&'c self, contig: &'c Contig, side: usize) -> LoadRules<'c> {
+        LoadRules {
             sample: self.samples[side],
             ploidy: self.ploidy(),
             all_records: self.options.all_records,
@@ -126,9 +136,24 @@ impl EvaluationRules<'_> {
             confident: self.confident,
             contig: &contig.name,
             contig_bases: contig.template.base_count(),
-        };
+        }
+    }
+
+    /// Loads the variants of records of a side. Stops after `max_variants` variants.
+    fn load(
+        &self,
+        contig: &Contig,
+        side: usize,
+        records: Range<usize>,
+        max_variants: usize,
+    ) -> Result<VariantSet, EvaluationError> {
+        let rules = self.load_rules(contig, side);
         let mut set = VariantSet::default();
-        for (number, record) in contig.records[side].iter().enumerate() {
+        for number in records {
+            if set.variants.len() >= max_variants {
+                break;
+            }
+            let record = contig.records[side].record(number);
             set.load(number as u32, &record, &rules).map_err(|problem| EvaluationError::Record {
                 side,
                 pos_1based: i64::from(record.start) + 1,
@@ -140,59 +165,140 @@ impl EvaluationRules<'_> {
         }
         Ok(set)
     }
+
+    /// Returns the bases without a record between two segments: local matches do not extend across them, and neither
+    /// do insertions at their borders.
+    fn gap_bases(&self) -> i32 {
+        self.options.rules.local_match_bases.unwrap_or(0).max(0).saturating_add(2)
+    }
 }
 
-/// Finds the verdict for every variant of a contig.
-///
-/// # Errors
-/// [`EvaluationError`] for an invalid record, or a search that was cancelled.
-pub(crate) fn evaluate(contig: &Contig, rules: &EvaluationRules) -> Result<ContigVerdicts, EvaluationError> {
-    let sets = [rules.load(contig, CALLS)?, rules.load(contig, TRUTH)?];
-    let mut result = ContigVerdicts { sides: sets.map(SideVerdicts::new), ..ContigVerdicts::default() };
-    if result.sides.iter().any(|side| side.set.variants.is_empty()) {
-        result.sides.iter_mut().for_each(|side| side.verdicts.fill(Verdict::NoMatch));
-        return Ok(result);
-    }
-    let all = |side: &SideVerdicts| (0..side.set.variants.len() as u32).collect::<Vec<_>>();
-    let orders = [all(&result.sides[CALLS]), all(&result.sides[TRUTH])];
-    let (alleles, ranks) = AlleleTable::new([CALLS, TRUTH].map(|side| {
-        let set = &result.sides[side].set;
-        (set.slots.as_slice(), set.bases.as_slice())
-    }));
-    let search = |sides: &[SideVerdicts; 2], orders: [Vec<u32>; 2], rule: &dyn Fn(usize) -> OrientationRule| {
-        let [calls, truth] = orders;
-        let side = |index: usize, order| SearchSide::new(&sides[index].set, &ranks[index], order, rule(index));
-        let sides = [side(CALLS, calls), side(TRUTH, truth)];
-        let input = SearchInput {
-            template: &contig.template,
-            alleles: &alleles,
-            sides: [&sides[CALLS], &sides[TRUTH]],
-            rules: &rules.options.rules,
-            cancelled: rules.cancelled,
+/// The evaluation of a contig, segment by segment.
+#[derive(Debug)]
+pub(crate) struct ContigEvaluation<'c> {
+    contig: &'c Contig,
+    rules: &'c EvaluationRules<'c>,
+    /// First record of the next segment, by side; `None` after the last segment.
+    next: Option<[usize; 2]>,
+    /// True if both sides have variants on the contig. Otherwise no variant has a match, and no search is made.
+    is_searched: bool,
+    /// The path at the end of the previous segment: of the search for genotypes, and of the search for alleles.
+    progress: [PathProgress; 2],
+    phasing: PhasingCounter,
+    searches: [SearchNotes; 2],
+}
+
+/// The best paths of a segment: of the search for genotypes, and of the search for alleles.
+type BestPaths = (BestPath, Option<BestPath>);
+
+impl<'c> ContigEvaluation<'c> {
+    /// Prepares the evaluation of a contig.
+    ///
+    /// # Errors
+    /// [`EvaluationError::Record`] if a side has an invalid record before its first variant.
+    pub(crate) fn new(contig: &'c Contig, rules: &'c EvaluationRules) -> Result<Self, EvaluationError> {
+        let has_variants = |side: usize| {
+            let set = rules.load(contig, side, 0..contig.records[side].len(), 1)?;
+            Ok(!set.variants.is_empty())
         };
-        find_best_path(&input, rule(CALLS).haplotypes()).map_err(EvaluationError::Search)
-    };
-    let best = search(&result.sides, orders, &|side| rules.genotype_rule(side))?;
-    result.phasing = count_phasings(&best, [&result.sides[CALLS].set, &result.sides[TRUTH].set]);
-    result.apply(&best, Verdict::GenotypeMatch);
-    if rules.options.has_allele_pass() {
-        let orders = [CALLS, TRUTH].map(|side| best.sides[side].excluded.clone());
-        orders.iter().enumerate().for_each(|(side, order)| result.sides[side].set_verdicts(order, Verdict::Skipped));
-        let matched = search(&result.sides, orders, &|side| rules.allele_rule(side))?;
-        result.apply(&matched, Verdict::AlleleMatch);
-        result.allele_sync_points.clone_from(&matched.sync_points);
-        result.searches.push(SearchNotes::of(best.complexity, best.too_complex));
-        result.searches.push(SearchNotes::of(matched.complexity, matched.too_complex));
-    } else {
-        result.searches.push(SearchNotes::of(best.complexity, best.too_complex));
+        Ok(Self {
+            contig,
+            rules,
+            next: Some([0, 0]),
+            is_searched: has_variants(CALLS)? && has_variants(TRUTH)?,
+            progress: [PathProgress::default(); 2],
+            phasing: PhasingCounter::default(),
+            searches: [SearchNotes::default(), SearchNotes::default()],
+        })
     }
-    result.sync_points = best.sync_points;
-    Ok(result)
-}
 
-impl SearchNotes {
-    fn of(complexity: Complexity, too_complex: Vec<TooComplex>) -> Self {
-        Self { complexity, too_complex }
+    /// Finds the verdict for every variant of the next segment; `None` after the last segment.
+    ///
+    /// # Errors
+    /// [`EvaluationError`] for an invalid record, or a search that was cancelled.
+    pub(crate) fn next_segment(&mut self) -> Result<Option<SegmentVerdicts>, EvaluationError> {
+        let Some(first) = self.next else { return Ok(None) };
+        let mut min_records = self.rules.options.rules.segment_records.max(1);
+        loop {
+            let segment = next_segment(&self.contig.records, first, min_records, self.rules.gap_bases());
+            match self.evaluate(&segment) {
+                Err(EvaluationError::Search(SearchError::NotInSync)) => min_records = min_records.saturating_mul(2),
+                result => {
+                    self.next = segment.end.map(|_| segment.records.map(|records| records.end));
+                    return result.map(Some);
+                }
+            }
+        }
+    }
+
+    /// Returns the results of the searches. Must be called after the last segment.
+    pub(crate) fn finish(self) -> ContigSummary {
+        ContigSummary { phasing: self.phasing.finish(), searches: self.searches }
+    }
+
+    fn evaluate(&mut self, segment: &Segment) -> Result<SegmentVerdicts, EvaluationError> {
+        let load = |side: usize| self.rules.load(self.contig, side, segment.records[side].clone(), usize::MAX);
+        let sides = [load(CALLS)?, load(TRUTH)?].map(SideVerdicts::new);
+        let mut verdicts = SegmentVerdicts {
+            records: segment.records.clone(),
+            sides,
+            sync_points: Vec::new(),
+            allele_sync_points: Vec::new(),
+        };
+        if !self.is_searched {
+            verdicts.sides.iter_mut().for_each(|side| side.verdicts.fill(Verdict::NoMatch));
+            return Ok(verdicts);
+        }
+        let (best, matched) = self.search(segment, &verdicts.sides)?;
+        self.phasing.add(&best, [&verdicts.sides[CALLS].set, &verdicts.sides[TRUTH].set]);
+        verdicts.apply(&best, Verdict::GenotypeMatch, segment.end);
+        verdicts.sync_points = self.note(0, best);
+        if let Some(matched) = matched {
+            verdicts.apply(&matched, Verdict::AlleleMatch, segment.end);
+            verdicts.allele_sync_points = self.note(1, matched);
+        }
+        Ok(verdicts)
+    }
+
+    /// Searches for genotypes, and then for alleles among the variants without a match.
+    fn search(&self, segment: &Segment, sides: &[SideVerdicts; 2]) -> Result<BestPaths, EvaluationError> {
+        let (alleles, ranks) = AlleleTable::new([CALLS, TRUTH].map(|side| {
+            let set = &sides[side].set;
+            (set.slots.as_slice(), set.bases.as_slice())
+        }));
+        let search = |number: usize, orders: [Vec<u32>; 2], rule: &dyn Fn(usize) -> OrientationRule| {
+            let [calls, truth] = orders;
+            let side = |index: usize, order| SearchSide::new(&sides[index].set, &ranks[index], order, rule(index));
+            let sides = [side(CALLS, calls), side(TRUTH, truth)];
+            let input = SearchInput {
+                template: &self.contig.template,
+                alleles: &alleles,
+                sides: [&sides[CALLS], &sides[TRUTH]],
+                rules: &self.rules.options.rules,
+                progress: self.progress[number],
+                end: segment.end,
+                cancelled: self.rules.cancelled,
+            };
+            find_best_path(&input, rule(CALLS).haplotypes()).map_err(EvaluationError::Search)
+        };
+        let all = |side: &SideVerdicts| (0..side.set.variants.len() as u32).collect::<Vec<_>>();
+        let orders = [all(&sides[CALLS]), all(&sides[TRUTH])];
+        let best = search(0, orders, &|side| self.rules.genotype_rule(side))?;
+        if !self.rules.options.has_allele_pass() {
+            return Ok((best, None));
+        }
+        let orders = [CALLS, TRUTH].map(|side| best.sides[side].excluded.clone());
+        let matched = search(1, orders, &|side| self.rules.allele_rule(side))?;
+        Ok((best, Some(matched)))
+    }
+
+    /// Adds the notes of a search, and returns its sync points.
+    fn note(&mut self, number: usize, path: BestPath) -> Vec<i32> {
+        let notes = &mut self.searches[number];
+        notes.most_paths = notes.most_paths.max(path.most_paths);
+        notes.too_complex.extend(path.too_complex);
+        self.progress[number] = path.progress;
+        path.sync_points
     }
 }
 
@@ -201,29 +307,32 @@ impl SideVerdicts {
         let count = set.variants.len();
         Self { set, verdicts: vec![Verdict::Skipped; count], weights: vec![0.0; count] }
     }
-
-    fn set_verdicts(&mut self, variants: &[u32], verdict: Verdict) {
-        variants.iter().for_each(|index| self.verdicts[*index as usize] = verdict);
-    }
 }
 
-impl ContigVerdicts {
-    /// Sets the verdicts of the variants that a path includes and excludes, and the weights of the included calls.
-    fn apply(&mut self, path: &BestPath, verdict: Verdict) {
+impl SegmentVerdicts {
+    /// Sets the verdicts of the variants that a path includes and excludes, and the weights of the included calls. `end` is
+    /// the end of the segment; `None` for the last segment of the contig.
+    fn apply(&mut self, path: &BestPath, verdict: Verdict, end: Option<i32>) {
         for (side, found) in self.sides.iter_mut().zip(&path.sides) {
+            side.verdicts
+                .iter_mut()
+                .filter(|found| **found == Verdict::NoMatch)
+                .for_each(|found| *found = Verdict::Skipped);
             found.included.iter().for_each(|included| side.verdicts[included.variant as usize] = verdict);
-            side.set_verdicts(&found.excluded, Verdict::NoMatch);
+            found.excluded.iter().for_each(|index| side.verdicts[*index as usize] = Verdict::NoMatch);
         }
-        self.set_weights(path);
+        // The next sync point of the contig is at or after the end of the segment, and before any further variant.
+        let points: Vec<i32> = path.sync_points.iter().copied().chain(end.map(|end| end - 1)).collect();
+        self.set_weights(path, &points);
     }
 
     /// Sets the weight of each included call: the number of variants of the truth per call, between two sync points.
-    fn set_weights(&mut self, path: &BestPath) {
+    fn set_weights(&mut self, path: &BestPath, sync_points: &[i32]) {
         let [calls, truth] = &mut self.sides;
         let (mut call, mut matched) =
             (path.sides[CALLS].included.iter().peekable(), path.sides[TRUTH].included.iter().peekable());
-        let last = path.sync_points.len().saturating_sub(1);
-        for (number, point) in path.sync_points.iter().enumerate() {
+        let last = sync_points.len().saturating_sub(1);
+        for (number, point) in sync_points.iter().enumerate() {
             let (mut truth_count, mut inside_count) = (0_u32, 0_u32);
             while let Some(found) = matched.next_if(|found| truth.set.variants[found.variant as usize].start <= *point)
             {

@@ -27,6 +27,7 @@ mod roc;
 mod roc_curve;
 mod scores;
 mod search;
+mod segments;
 mod stratification;
 mod stratum_counts;
 mod subsets;

@@ -1,6 +1,6 @@
 //! The outcome of a record: how it counts, and how the outputs name it.
 
-use crate::evaluation::{ContigVerdicts, SideVerdicts, Verdict};
+use crate::evaluation::{SegmentVerdicts, SideVerdicts, Verdict};
 use crate::search::{CALLS, TRUTH};
 
 /// The outcome of a call.
@@ -55,7 +55,7 @@ impl<'v> VariantCursor<'v> {
     }
 }
 
-impl ContigVerdicts {
+impl SegmentVerdicts {
     /// Returns the outcome of a variant of the call set.
     pub(crate) fn call_outcome(&self, index: usize) -> CallOutcome {
         let side = &self.sides[CALLS];

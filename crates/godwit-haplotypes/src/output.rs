@@ -1,4 +1,4 @@
-//! The part of the outputs that a contig adds: text of each file, and points of the tables.
+//! The part of the outputs that a segment adds: text of each file, and points of the tables.
 
 mod annotate;
 mod combine;
@@ -10,9 +10,8 @@ mod merged_alleles;
 mod split;
 
 use crate::comparison_options::OutputMode;
-use crate::evaluation::{Contig, ContigVerdicts, EvaluationError, EvaluationRules, SearchNotes, evaluate};
+use crate::evaluation::{Contig, ContigEvaluation, ContigSummary, EvaluationError, EvaluationRules, SegmentVerdicts};
 use crate::outcome::{CallOutcome, TruthOutcome, VariantCursor};
-use crate::phasing::PhasingCounts;
 use crate::roc::{CallPoint, TruthPoint};
 use crate::search::{CALLS, TRUTH};
 use crate::stratum_counts::{StrataSums, count_by_stratum};
@@ -20,17 +19,15 @@ use crate::subsets::subset_bits;
 
 pub(crate) use headers::{VcfHeader, output_headers};
 
-/// The outputs and counts of one contig.
+/// The outputs and counts of one segment of a contig.
 #[derive(Debug, Default)]
-pub(crate) struct ContigOutput {
+pub(crate) struct SegmentOutput {
     /// Text of each file of [`file_names`].
     pub(crate) files: Vec<Vec<u8>>,
     pub(crate) calls: Vec<CallPoint>,
     pub(crate) truth: Vec<TruthPoint>,
     /// Sums by stratum; none if a side has no genotypes.
     pub(crate) strata: StrataSums,
-    pub(crate) phasing: PhasingCounts,
-    pub(crate) searches: Vec<SearchNotes>,
     /// Counts of each side; the index is [`CALLS`] or [`TRUTH`].
     pub(crate) counts: [SideCounts; 2],
 }
@@ -64,44 +61,46 @@ pub(crate) fn file_names(output: OutputMode, has_allele_pass: bool) -> &'static 
     }
 }
 
-/// Compares one contig, and returns its outputs and counts. `has_files` is false if no files are written.
+/// Compares one contig, and calls `receive` with the outputs and counts of each segment in order. `has_files` is false
+/// if no files are written.
 pub(crate) fn compare_contig(
     contig: &Contig,
     rules: &EvaluationRules,
     has_files: bool,
-) -> Result<ContigOutput, EvaluationError> {
-    let mut verdicts = evaluate(contig, rules)?;
-    let mut output = ContigOutput {
-        phasing: verdicts.phasing,
-        searches: std::mem::take(&mut verdicts.searches),
-        ..ContigOutput::default()
-    };
-    output.add_points(contig, &verdicts, rules)?;
-    output.strata = count_by_stratum(contig, &verdicts, rules)?;
-    if has_files {
-        output.files = match rules.options.output {
-            OutputMode::Split => split::write(contig, &verdicts, rules.options.has_allele_pass()),
-            OutputMode::Annotate => annotate::write(contig, &verdicts),
-            OutputMode::Combine => combine::write(contig, &verdicts, rules)?,
-            OutputMode::Ga4gh => ga4gh::write(contig, &verdicts, rules)?,
-            OutputMode::RocOnly => Vec::new(),
-        };
+    receive: &mut dyn FnMut(SegmentOutput),
+) -> Result<ContigSummary, EvaluationError> {
+    let mut evaluation = ContigEvaluation::new(contig, rules)?;
+    while let Some(verdicts) = evaluation.next_segment()? {
+        let mut output = SegmentOutput::default();
+        output.add_points(contig, &verdicts, rules)?;
+        output.strata = count_by_stratum(contig, &verdicts, rules)?;
+        if has_files {
+            output.files = match rules.options.output {
+                OutputMode::Split => split::write(contig, &verdicts, rules.options.has_allele_pass()),
+                OutputMode::Annotate => annotate::write(contig, &verdicts),
+                OutputMode::Combine => combine::write(contig, &verdicts, rules)?,
+                OutputMode::Ga4gh => ga4gh::write(contig, &verdicts, rules)?,
+                OutputMode::RocOnly => Vec::new(),
+            };
+            output.files.iter_mut().for_each(Vec::shrink_to_fit);
+        }
+        receive(output);
     }
-    Ok(output)
+    Ok(evaluation.finish())
 }
 
-impl ContigOutput {
+impl SegmentOutput {
     /// Adds the points of the tables, in the order of the records.
     fn add_points(
         &mut self,
         contig: &Contig,
-        verdicts: &ContigVerdicts,
+        verdicts: &SegmentVerdicts,
         rules: &EvaluationRules,
     ) -> Result<(), EvaluationError> {
         for side in [CALLS, TRUTH] {
             let set = &verdicts.sides[side].set;
             let counts = &mut self.counts[side];
-            counts.records = contig.records[side].len() as u64;
+            counts.records = verdicts.records[side].len() as u64;
             (counts.variants, counts.skipped) = (set.variants.len() as u64, set.skipped_records);
             for (index, variant) in set.variants.iter().enumerate() {
                 let record = contig.records[side].record(variant.record as usize);
@@ -158,13 +157,13 @@ struct RecordPair {
 }
 
 /// Returns the records of both sides by start and end. Records of equal start and end are joined one to one.
-fn merge_records<'c>(contig: &'c Contig, verdicts: &'c ContigVerdicts) -> impl Iterator<Item = RecordPair> + 'c {
-    let mut next = [0, 0];
+fn merge_records<'c>(contig: &'c Contig, verdicts: &'c SegmentVerdicts) -> impl Iterator<Item = RecordPair> + 'c {
+    let mut next = verdicts.records.each_ref().map(|records| records.start);
     let mut cursors = [CALLS, TRUTH].map(|side| VariantCursor::new(&verdicts.sides[side]));
     std::iter::from_fn(move || {
         let span = |side: usize| {
-            let records = &contig.records[side];
-            (next[side] < records.len()).then(|| records.record(next[side])).map(|record| (record.start, record.end()))
+            let is_inside = next[side] < verdicts.records[side].end;
+            is_inside.then(|| contig.records[side].record(next[side])).map(|record| (record.start, record.end()))
         };
         let spans = [span(CALLS), span(TRUTH)];
         let first = spans.iter().flatten().min().copied()?;

@@ -12,7 +12,7 @@ use godwit_model::{Contig, Genome};
 
 use crate::comparison_options::{HaplotypeOptions, OutputMode};
 use crate::error::HaplotypeError;
-use crate::output::{ContigOutput, VcfHeader, file_names, output_headers};
+use crate::output::{SegmentOutput, VcfHeader, file_names, output_headers};
 use crate::phasing::PhasingCounts;
 use crate::report::ReportTexts;
 
@@ -58,8 +58,8 @@ impl OutputFiles {
         Ok(Self { directory: directory.map(Path::to_owned), files, has_tables })
     }
 
-    /// Appends the records of a contig.
-    pub(crate) fn append(&mut self, contig: &FaiRecord, output: &ContigOutput) -> Result<(), HaplotypeError> {
+    /// Appends the records of a segment.
+    pub(crate) fn append(&mut self, contig: &FaiRecord, output: &SegmentOutput) -> Result<(), HaplotypeError> {
         let contig = model_contig(contig);
         self.files.iter_mut().zip(&output.files).try_for_each(|(file, text)| file.append(&contig, text))
     }

@@ -25,7 +25,7 @@ impl PhasingCounts {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct PathVariant {
     start: i32,
     is_phased: bool,
@@ -59,7 +59,7 @@ fn merge_variants(path: &BestPath, side: usize, set: &VariantSet) -> Vec<PathVar
 }
 
 /// The phase of the variants before a section.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct PhaseRun {
     is_truth_phased: bool,
     truth_phase: bool,
@@ -67,28 +67,57 @@ struct PhaseRun {
     call_phase: bool,
 }
 
-/// Counts the phased calls of a best path.
-pub(crate) fn count_phasings(path: &BestPath, sets: [&VariantSet; 2]) -> PhasingCounts {
-    let truth = merge_variants(path, TRUTH, sets[TRUTH]);
-    let calls = merge_variants(path, CALLS, sets[CALLS]);
-    let (mut next_truth, mut next_call) = (0, 0);
-    // True if the call after the end of a section was already read from the list; it belongs to the next section.
-    let mut is_call_taken = false;
-    let mut run = PhaseRun::default();
-    let mut counts = PhasingCounts::default();
-    for point in &path.sync_points {
-        let truth_count = truth[next_truth..].iter().take_while(|variant| variant.start < *point).count();
-        let truth_section = &truth[next_truth..next_truth + truth_count];
-        next_truth += truth_count;
-        let first_call = next_call;
-        if is_call_taken && next_call < calls.len() {
-            next_call += 1;
-        }
-        next_call += calls[next_call..].iter().take_while(|call| call.start < *point).count();
-        is_call_taken = true;
-        run.count_section(truth_section, &calls[first_call..next_call], &mut counts);
+/// Counts the phased calls of the best paths of the segments of a contig.
+#[derive(Debug, Default)]
+pub(crate) struct PhasingCounter {
+    run: PhaseRun,
+    /// Variants of the truth, calls, and sync points that are not counted yet.
+    truth: Vec<PathVariant>,
+    calls: Vec<PathVariant>,
+    sync_points: Vec<i32>,
+    /// True if the call after the end of a section was already read from the list; it belongs to the next section.
+    is_call_taken: bool,
+    counts: PhasingCounts,
+}
+
+impl PhasingCounter {
+    /// Adds the best path of the next segment.
+    pub(crate) fn add(&mut self, path: &BestPath, sets: [&VariantSet; 2]) {
+        self.truth.extend(merge_variants(path, TRUTH, sets[TRUTH]));
+        self.calls.extend(merge_variants(path, CALLS, sets[CALLS]));
+        self.sync_points.extend_from_slice(&path.sync_points);
+        self.count(false);
     }
-    counts
+
+    /// Returns the counts of the contig.
+    pub(crate) fn finish(mut self) -> PhasingCounts {
+        self.count(true);
+        self.counts
+    }
+
+    /// Counts the sections that are complete. The call after the end of a section must be known, unless `is_last`.
+    fn count(&mut self, is_last: bool) {
+        let (mut next_truth, mut next_call, mut points) = (0, 0, 0);
+        for point in &self.sync_points {
+            if self.is_call_taken && next_call == self.calls.len() && !is_last {
+                break;
+            }
+            points += 1;
+            let truth_count = self.truth[next_truth..].iter().take_while(|variant| variant.start < *point).count();
+            let truth_section = &self.truth[next_truth..next_truth + truth_count];
+            next_truth += truth_count;
+            let first_call = next_call;
+            if self.is_call_taken && next_call < self.calls.len() {
+                next_call += 1;
+            }
+            next_call += self.calls[next_call..].iter().take_while(|call| call.start < *point).count();
+            self.is_call_taken = true;
+            self.run.count_section(truth_section, &self.calls[first_call..next_call], &mut self.counts);
+        }
+        self.truth.drain(..next_truth);
+        self.calls.drain(..next_call);
+        self.sync_points.drain(..points);
+    }
 }
 
 impl PhaseRun {

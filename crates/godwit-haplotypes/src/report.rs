@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::comparison_options::{ScoreField, Subset};
-use crate::evaluation::EvaluationRules;
+use crate::evaluation::{ContigSummary, EvaluationRules};
 use crate::number_format::fixed;
-use crate::output::{ContigOutput, SideCounts};
+use crate::output::{SegmentOutput, SideCounts};
 use crate::phasing::PhasingCounts;
 use crate::regions::Regions;
 use crate::roc::{RocTables, ScoreOrder, TypeCounts};
@@ -169,18 +169,22 @@ impl ReportBuilder {
         }
     }
 
-    /// Adds the results of a contig.
-    pub(crate) fn add(&mut self, contig: &str, output: &ContigOutput) {
+    /// Adds the results of a segment.
+    pub(crate) fn add(&mut self, output: &SegmentOutput) {
         for tables in [Some(&mut self.genotypes), self.alleles.as_mut()].into_iter().flatten() {
             output.calls.iter().for_each(|call| tables.add_call(call));
             output.truth.iter().for_each(|truth| tables.add_truth(truth));
         }
         self.records.iter_mut().zip(&output.counts).for_each(|(records, counts)| records.add(counts));
         add_strata(&mut self.strata, &output.strata);
-        self.phasing.add(output.phasing);
-        for search in &output.searches {
-            self.most_paths = self.most_paths.max(search.complexity.paths);
-            self.too_complex.extend(search.too_complex.iter().map(|found| TooComplexInterval {
+    }
+
+    /// Adds the results of the searches of a contig.
+    pub(crate) fn end_contig(&mut self, contig: &str, summary: ContigSummary) {
+        self.phasing.add(summary.phasing);
+        for search in summary.searches {
+            self.most_paths = self.most_paths.max(search.most_paths);
+            self.too_complex.extend(search.too_complex.into_iter().map(|found| TooComplexInterval {
                 contig: contig.to_owned(),
                 start: found.start_1based,
                 end: found.end_1based,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::comparison_options::Subset;
-use crate::evaluation::{Contig, ContigVerdicts, EvaluationError, EvaluationRules};
+use crate::evaluation::{Contig, EvaluationError, EvaluationRules, SegmentVerdicts};
 use crate::number_format::fixed;
 use crate::outcome::{CallOutcome, TruthOutcome};
 use crate::roc::TypeCounts;
@@ -70,10 +70,10 @@ impl StratumSums {
     }
 }
 
-/// Returns the sums of one contig; none if a side has no genotypes.
+/// Returns the sums of one segment; none if a side has no genotypes.
 pub(crate) fn count_by_stratum(
     contig: &Contig,
-    verdicts: &ContigVerdicts,
+    verdicts: &SegmentVerdicts,
     rules: &EvaluationRules,
 ) -> Result<StrataSums, EvaluationError> {
     if rules.samples.contains(&None) {
@@ -148,7 +148,7 @@ struct NearbyTruth {
 }
 
 impl NearbyTruth {
-    fn new(contig: &Contig, verdicts: &ContigVerdicts, distance: Option<i32>) -> Self {
+    fn new(contig: &Contig, verdicts: &SegmentVerdicts, distance: Option<i32>) -> Self {
         let variants = verdicts.sides[TRUTH].set.variants.iter().enumerate();
         let judged = variants.filter(|(index, _)| truth_sums(verdicts.truth_outcome(*index)).is_some());
         let mut last_end = i32::MIN;
@@ -168,7 +168,7 @@ impl NearbyTruth {
     }
 }
 
-/// Adds the sums of a contig to those of other contigs.
+/// Adds the sums of a segment to those of other segments.
 pub(crate) fn add_strata(total: &mut StrataSums, contig: &StrataSums) {
     total.resize(total.len().max(contig.len()), Default::default());
     total.iter_mut().flatten().zip(contig.iter().flatten()).for_each(|(total, sums)| total.add(sums));

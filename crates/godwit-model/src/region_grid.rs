@@ -94,6 +94,57 @@ impl CallingRegion {
         self.padded_targets.extend(other.padded_targets);
     }
 
+    /// Cuts the region into two of the same number of bases, give or take one, each with `padding_bases` bases around its
+    /// targets within the padding of this region. `None` if a half would have fewer than `min_bases` bases, or none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::region_grid::CallingRegion;
+    /// use godwit_model::{ContigId, Interval};
+    ///
+    /// let interval = |start, end| Interval { contig: ContigId(0), start, end };
+    /// let region = CallingRegion { targets: vec![interval(100, 200)], padded_targets: vec![interval(80, 220)] };
+    /// let halves = region.halves(50, 20).expect("it has 100 bases");
+    /// assert_eq!(halves[0].targets, [interval(100, 150)]);
+    /// assert_eq!(halves[0].padded_targets, [interval(80, 170)]);
+    /// assert_eq!(halves[1].padded_targets, [interval(130, 220)]);
+    /// assert_eq!(region.halves(51, 20), None);
+    /// ```
+    pub fn halves(&self, min_bases: u32, padding_bases: u32) -> Option<[Self; 2]> {
+        let mut left_bases = self.bases() / 2;
+        if left_bases < u64::from(min_bases.max(1)) {
+            return None;
+        }
+        let mut halves = [Vec::new(), Vec::new()];
+        for target in &self.targets {
+            let taken = u64::from(target.bases()).min(left_bases);
+            left_bases -= taken;
+            let cut = target.start + taken as u32;
+            let parts = [Interval { end: cut, ..*target }, Interval { start: cut, ..*target }];
+            halves
+                .iter_mut()
+                .zip(parts)
+                .filter(|(_, part)| part.start < part.end)
+                .for_each(|(half, part)| half.push(part));
+        }
+        Some(halves.map(|targets| Self { padded_targets: self.padded(&targets, padding_bases), targets }))
+    }
+
+    /// Returns intervals with padding, within the padding of the region.
+    fn padded(&self, targets: &[Interval], padding_bases: u32) -> Vec<Interval> {
+        let within = |whole: &Interval| {
+            let padded = targets.iter().filter(|target| target.contig == whole.contig).map(|target| {
+                let (start, end) =
+                    (target.start.saturating_sub(padding_bases), target.end.saturating_add(padding_bases));
+                (start.max(whole.start), end.min(whole.end))
+            });
+            let contig = whole.contig;
+            merge_overlapping(padded.collect()).into_iter().map(move |(start, end)| Interval { contig, start, end })
+        };
+        self.padded_targets.iter().flat_map(within).collect()
+    }
+
     /// Returns the number of bases that the region owns.
     pub fn bases(&self) -> u64 {
         self.targets.iter().map(|target| u64::from(target.bases())).sum()
@@ -316,6 +367,22 @@ mod tests {
         ] {
             assert_eq!(region.owns_position(ContigId(contig), position), owned, "{contig}:{position}");
         }
+    }
+
+    #[test]
+    fn the_halves_of_a_region_own_its_positions() {
+        let span = |contig, start, end| Interval { contig: ContigId(contig), start, end };
+        let region = CallingRegion {
+            targets: vec![span(0, 10, 20), span(0, 30, 71), span(1, 5, 9)],
+            padded_targets: vec![span(0, 5, 76), span(1, 0, 12)],
+        };
+        let [left, right] = region.halves(1, 5).unwrap();
+        assert_eq!(left.targets, [span(0, 10, 20), span(0, 30, 47)]);
+        assert_eq!(left.padded_targets, [span(0, 5, 52)]);
+        assert_eq!(right.targets, [span(0, 47, 71), span(1, 5, 9)]);
+        assert_eq!(right.padded_targets, [span(0, 42, 76), span(1, 0, 12)]);
+        let single = CallingRegion { targets: vec![span(0, 3, 4)], padded_targets: vec![span(0, 0, 9)] };
+        assert_eq!(single.halves(0, 5), None);
     }
 
     fn arbitrary_ranges() -> impl Strategy<Value = Vec<(u32, u32)>> {

@@ -24,9 +24,11 @@ use godwit_pipeline::scratch::{ScratchDirectory, unique_name};
 
 use super::call_inputs::CallInputs;
 use super::cluster_messages::{CallCommand, CallEvent, CallMessages, CallTask, CalledRegion};
+use super::local_scratch::scratch_parent;
 use super::region_calling::{RegionCaller, RegionCalls};
 use super::region_plan::PlannedRegion;
 use super::retry::is_item_failure;
+use super::stall::RegionPace;
 use super::{CALLER_MEMORY, CallerBudget, CallerSlots, fingerprint};
 
 /// Returns the region of a command with the contigs of `genome`.
@@ -81,7 +83,8 @@ pub fn run_call_worker<T>(
     let reference = ScannedReference::scan(&work.reference)?;
     let mut fingerprint = fingerprint::worker_fingerprint(&*caller, &reference);
     fingerprint.extend(fingerprint::reads_fingerprint(&reads)?);
-    let scratch = create_scratch_directory(work, options.temp.as_deref())?;
+    let temp = scratch_parent(options.temp.as_deref(), &work.scratch, &caller.capabilities());
+    let scratch = create_scratch_directory(work, temp.as_deref())?;
     let connection = session.endpoint::<CallMessages>();
     connection.send_event(CallEvent::Ready { callers: workers.count, fingerprint })?;
     let paths = reads.paths();
@@ -93,6 +96,7 @@ pub fn run_call_worker<T>(
         genome: reads.genome(),
         threads_per_caller: work.budget.threads_per_caller,
         memory_per_caller: workers.memory_per_caller_bytes,
+        pace: &RegionPace::new(work.stall_rule, work.padding_bases),
     };
     let (cancelled_items, is_finished) = Default::default();
     let node =
@@ -137,9 +141,9 @@ impl CallWorker<'_> {
             let ends = || self.is_finished.load(Ordering::Relaxed) || self.cancelled.load(Ordering::Relaxed);
             let stop = || ends() || self.lock_cancelled_items().contains(&item);
             match self.region_caller.call_once(&region, &self.scratch.join(item.0.to_string()), &stop) {
-                Ok(RegionCalls { header, lines, records, seconds }) => {
+                Ok(RegionCalls { header, lines, records, seconds, stalls }) => {
                     let pieces = [header, lines].map(Buffer::from_vec).to_vec();
-                    self.connection.upload(CalledRegion { item, records, seconds }, pieces)?;
+                    self.connection.upload(CalledRegion { item, records, seconds, stalls }, pieces)?;
                 }
                 Err(_) if ends() => return Ok(()),
                 Err(_) if stop() => {}

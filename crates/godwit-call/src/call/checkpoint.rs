@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint::is_about_reads;
 use super::region_calling::RegionCalls;
+use super::stall::RegionStall;
 
 /// Subdirectory that the head and the workers of a job share.
 const WORKERS_DIRECTORY: &str = "nodes";
@@ -97,6 +98,9 @@ pub(super) struct RegionAttempts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "node")]
     pub(super) worker: Option<String>,
+    /// The region or its pieces, where the caller stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) stalls: Vec<RegionStall>,
 }
 
 impl ByteRange {
@@ -283,7 +287,7 @@ impl CallJobDirectory {
         called: RegionCalls,
         effort: RegionAttempts,
     ) -> io::Result<RegionCheckpoint> {
-        let RegionCalls { header, lines, records, seconds } = called;
+        let RegionCalls { header, lines, records, seconds, stalls } = called;
         let mut headers = self.lock_headers();
         let checksum = region_checksum(&header, &lines);
         let append = |bytes: &[u8]| -> io::Result<ByteRange> {
@@ -295,7 +299,8 @@ impl CallJobDirectory {
             None => *headers.entry(header.clone()).insert_entry(append(&header)?).get(),
         };
         self.records_file.sync()?;
-        let kept = RegionCheckpoint { header, lines, records, checksum, seconds, effort };
+        let kept =
+            RegionCheckpoint { header, lines, records, checksum, seconds, effort: RegionAttempts { stalls, ..effort } };
         self.journal.append(&CallJournalEntry::Region { index, checkpoint: kept.clone() })?;
         self.resumable.unregister();
         Ok(kept)

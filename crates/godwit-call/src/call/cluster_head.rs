@@ -130,6 +130,8 @@ fn call_task(job: &CallJob, cluster: &ClusterOptions, between: &Path) -> Result<
             host_processes: if cluster.single_host { cluster.workers } else { 1 },
             ..CallerBudget::from_options(options)
         },
+        stall_rule: options.stall_rule,
+        padding_bases: region_plan::grid_options(options, &job.caller.capabilities()).padding_bases,
         scratch: std::path::absolute(between).map_err(PipelineError::file("find", between))?,
         godwit_program: options.godwit_program.clone(),
     })
@@ -249,7 +251,7 @@ impl RegionDispatcher<'_> {
         called: &CalledRegion,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
-        let CalledRegion { item, records, seconds } = *called;
+        let CalledRegion { item, records, seconds, stalls } = called.clone();
         let [header, lines] = pieces else {
             let problem = "the worker sent a region without header and records".to_owned();
             return Err(self.worker_pool.protocol_error(node, problem).into());
@@ -259,9 +261,9 @@ impl RegionDispatcher<'_> {
             self.worker_pool.send_command(other, &CallCommand::CancelRegion { item });
         }
         let RegionAssignment { grid_index, times_assigned, .. } = self.assignments[item.0 as usize];
-        let called = RegionCalls { header: header.to_vec(), lines: lines.to_vec(), records, seconds };
-        let effort =
-            RegionAttempts { attempts: times_assigned, worker: Some(self.worker_pool.worker_name(node).to_owned()) };
+        let called = RegionCalls { header: header.to_vec(), lines: lines.to_vec(), records, seconds, stalls };
+        let worker = Some(self.worker_pool.worker_name(node).to_owned());
+        let effort = RegionAttempts { attempts: times_assigned, worker, ..RegionAttempts::default() };
         let kept = self.job_directory.save_region(grid_index, called, effort);
         let kept = kept.map_err(PipelineError::file("store the calls for", &self.job.options.out))?;
         self.progress.add_region(grid_index, kept, self.job.observer);

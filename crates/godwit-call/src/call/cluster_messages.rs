@@ -9,6 +9,7 @@ use godwit_pipeline::FingerprintEntry;
 use serde::{Deserialize, Serialize};
 
 use super::CallerBudget;
+use super::stall::{RegionStall, StallRule};
 
 /// The messages of variant calling.
 pub(crate) enum CallMessages {}
@@ -33,6 +34,9 @@ pub struct CallTask {
     pub(super) caller: String,
     pub(super) caller_args: String,
     pub(super) budget: CallerBudget,
+    pub(super) stall_rule: StallRule,
+    /// Bases before and after a piece of a region that the caller also reads.
+    pub(super) padding_bases: u32,
     /// Directory for scratch files on workers that were started without a scratch directory of their own.
     pub(super) scratch: PathBuf,
     /// The godwit program, which decodes CRAM in a process of its own.
@@ -90,4 +94,6 @@ pub(crate) struct CalledRegion {
     pub(super) records: u64,
     /// Wall time of the variant caller, seconds.
     pub(super) seconds: f64,
+    /// The region or its pieces, where the variant caller stalled.
+    pub(super) stalls: Vec<RegionStall>,
 }

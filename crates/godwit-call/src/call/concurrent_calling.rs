@@ -35,6 +35,7 @@ use super::checkpoint::{CallDirectoryState, CallJobDirectory, RegionAttempts};
 use super::fingerprint::{files_fingerprint, unwritten_reads_fingerprint};
 use super::region_calling::{RegionCaller, RegionProgress};
 use super::region_plan::{self, PlannedRegion};
+use super::stall::RegionPace;
 use super::targets::Targets;
 use super::{
     CALLER_MEMORY, CallOptions, CallerBudget, CallerSlots, check_output_available, create_directories, fingerprint,
@@ -63,6 +64,7 @@ pub struct ConcurrentCalling<'r> {
     /// Condition variable, signalled when a region is ready, a thread is free, or calling stops.
     schedule_changed: Condvar,
     called_regions: AtomicUsize,
+    pace: RegionPace,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
 }
@@ -204,6 +206,7 @@ impl<'r> ConcurrentCalling<'r> {
             }),
             schedule_changed: Condvar::new(),
             called_regions: AtomicUsize::new(0),
+            pace: RegionPace::new(options.stall_rule, region_plan::grid_options(options, &capabilities).padding_bases),
             observer,
             cancelled,
         }))
@@ -311,11 +314,13 @@ impl<'r> ConcurrentCalling<'r> {
             genome: &begun.genome,
             threads_per_caller: self.options.caller_threads,
             memory_per_caller: self.caller_slots.memory_per_caller_bytes,
+            pace: &self.pace,
         };
         let stop = || self.cancelled.load(Ordering::Relaxed);
         let region = &begun.regions[index];
         let called = on.call_once(region, &begun.scratch.path().join(index.to_string()), &stop)?;
-        let kept = begun.job_directory.save_region(index, called, RegionAttempts { attempts: 1, worker: None });
+        let kept =
+            begun.job_directory.save_region(index, called, RegionAttempts { attempts: 1, ..RegionAttempts::default() });
         let kept = kept.map_err(PipelineError::file("store the calls in", begun.scratch.path()))?;
         self.called_regions.fetch_add(1, Ordering::Relaxed);
         begun.progress.lock().unwrap_or_else(PoisonError::into_inner).add_region(index, kept, self.observer);

@@ -1,10 +1,13 @@
 //! Calls regions on several threads. For each region, runs the caller, checks its output, and stores the records that
 //! start in the region.
 
+use std::cell::Cell;
+use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerInvocation, NormalReads};
 use godwit_engines::{EngineError, ProcessPipeline};
@@ -13,12 +16,13 @@ use godwit_io::bgzf;
 use godwit_model::Genome;
 use godwit_model::message_with_causes;
 use godwit_pipeline::PipelineError;
-use godwit_pipeline::observer::{Event, Observer};
+use godwit_pipeline::observer::{Event, Observer, rounded_seconds};
 
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
 use super::item_threads::ItemThreads;
 use super::region_plan::PlannedRegion;
 use super::retry::{AttemptResult, WorkLabel, run_once, run_with_retry};
+use super::stall::{RegionPace, RegionStall, StallOutcome};
 
 /// The caller, its input files and its limits, which are the same for all regions.
 pub(super) struct RegionCaller<'r> {
@@ -29,6 +33,7 @@ pub(super) struct RegionCaller<'r> {
     pub(super) genome: &'r Genome,
     pub(super) threads_per_caller: usize,
     pub(super) memory_per_caller: u64,
+    pub(super) pace: &'r RegionPace,
 }
 
 /// The inputs that all calling threads of a job without workers share.
@@ -42,12 +47,15 @@ pub(super) struct LocalCalling<'r> {
 }
 
 /// The checked output of a caller for one region: the VCF header, and the records that start in the region.
+#[derive(Default)]
 pub(super) struct RegionCalls {
     pub(super) header: Vec<u8>,
     pub(super) lines: Vec<u8>,
     pub(super) records: u64,
     /// Wall time of the caller, seconds.
     pub(super) seconds: f64,
+    /// The region or its pieces, where the caller stalled. Without a piece that was called, the header is empty.
+    pub(super) stalls: Vec<RegionStall>,
 }
 
 /// The checkpoints of the regions that are finished so far.
@@ -78,6 +86,9 @@ impl RegionProgress {
     /// Adds the checkpoint of a region and reports the progress.
     pub(super) fn add_region(&mut self, index: usize, region: RegionCheckpoint, observer: &dyn Observer) {
         (self.finished_regions, self.records) = (self.finished_regions + 1, self.records + region.records);
+        for stall in &region.effort.stalls {
+            observer.event(&Event::Warning { message: stall.message() });
+        }
         self.checkpoints[index] = Some(region);
         observer.event(&Event::Called {
             regions: self.finished_regions,
@@ -129,7 +140,7 @@ impl LocalCalling<'_> {
         let kept = self.job_directory.save_region(
             index,
             RegionCalls { seconds, ..value },
-            RegionAttempts { attempts, worker: None },
+            RegionAttempts { attempts, ..RegionAttempts::default() },
         );
         kept.map_err(PipelineError::file("store the calls in", self.scratch))
     }
@@ -152,7 +163,65 @@ impl RegionCaller<'_> {
         Ok(RegionCalls { seconds, ..called })
     }
 
+    /// Runs the caller on a region, or on pieces of the region where the caller stalls.
     fn run_caller(
+        &self,
+        region: &PlannedRegion,
+        directory: &Path,
+        stop: &impl Fn() -> bool,
+    ) -> Result<RegionCalls, EngineError> {
+        let mut calls = RegionCalls::default();
+        self.call_piece(region, 0, directory, stop, &mut calls)?;
+        Ok(calls)
+    }
+
+    /// Runs the caller on a region, or on a piece that is the result of some cuts, and adds the records to `calls`. If the
+    /// caller stalls, adds those of both halves.
+    fn call_piece(
+        &self,
+        piece: &PlannedRegion,
+        cuts: u32,
+        directory: &Path,
+        stop: &impl Fn() -> bool,
+        calls: &mut RegionCalls,
+    ) -> Result<(), EngineError> {
+        let (started, bases, is_stalled) = (Instant::now(), piece.region.bases(), Cell::new(false));
+        let stop_stalled = || {
+            is_stalled.set(is_stalled.get() || self.pace.is_stalled(bases, cuts, started.elapsed()));
+            stop() || is_stalled.get()
+        };
+        match self.run_program(piece, directory, &stop_stalled) {
+            Ok(found) => {
+                if cuts == 0 {
+                    self.pace.add(bases, started.elapsed());
+                }
+                calls.append(found);
+                return Ok(());
+            }
+            Err(error) if stop() || !is_stalled.get() => return Err(error),
+            Err(_) => {}
+        }
+        let halves = piece.halves(self.pace, self.genome);
+        calls.stalls.push(RegionStall {
+            region: piece.label.clone(),
+            seconds: rounded_seconds(started.elapsed()),
+            outcome: if halves.is_some() { StallOutcome::Cut } else { StallOutcome::SetApart },
+        });
+        for (number, half) in halves.iter().flatten().enumerate() {
+            let directory = directory.join(number.to_string());
+            fs::create_dir(&directory).map_err(|source| EngineError::Io {
+                program: directory.clone(),
+                action: "create",
+                source,
+            })?;
+            self.call_piece(half, cuts + 1, &directory, stop, calls)?;
+            // Ignore the error: the directory of the region is removed later.
+            let _ = fs::remove_dir_all(directory);
+        }
+        Ok(())
+    }
+
+    fn run_program(
         &self,
         region: &PlannedRegion,
         directory: &Path,
@@ -221,6 +290,21 @@ impl RegionCaller<'_> {
         }
         let mut header = reader.header().clone();
         header.remove_volatile();
-        Ok(RegionCalls { header: header.text(), lines, records, seconds: 0.0 })
+        Ok(RegionCalls { header: header.text(), lines, records, ..RegionCalls::default() })
+    }
+}
+
+impl RegionCalls {
+    /// Appends the calls of the next piece of the region.
+    fn append(&mut self, piece: Self) {
+        if self.header.is_empty() {
+            self.header = piece.header;
+        }
+        if self.lines.is_empty() {
+            self.lines = piece.lines;
+        } else {
+            self.lines.extend_from_slice(&piece.lines);
+        }
+        self.records += piece.records;
     }
 }

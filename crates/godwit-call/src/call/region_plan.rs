@@ -9,6 +9,7 @@ use godwit_pipeline::scanned_reference::ScannedReference;
 
 use super::CallOptions;
 use super::call_inputs::GridInput;
+use super::stall::RegionPace;
 use super::targets::Targets;
 
 /// Cost of one base in addition to that of its reads, in compressed bytes of reads: calling an empty megabase takes
@@ -37,6 +38,12 @@ impl PlannedRegion {
             false => format!("{} to {}", region_of(&first).title(), region_of(&last).title()),
         };
         Self { label, intervals, region, ploidy, cost }
+    }
+
+    /// Returns the halves of the region for a caller that stalls in it; `None` if it is too short to be cut.
+    pub(super) fn halves(&self, pace: &RegionPace, genome: &Genome) -> Option<[Self; 2]> {
+        let halves = self.region.halves(pace.rule.min_piece_bases, pace.padding_bases)?;
+        Some(halves.map(|half| Self::new(half, genome, self.ploidy, self.cost / 2.0)))
     }
 }
 

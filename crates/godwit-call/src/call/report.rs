@@ -5,6 +5,7 @@ use godwit_pipeline::job_report::{InputFile, OutputFile, Stage};
 use godwit_pipeline::observer::rounded_seconds;
 use serde::Serialize;
 
+use super::stall::{RegionStall, StallOutcome};
 use super::{CallJob, CalledRegions};
 
 /// The report of a `call`.
@@ -83,6 +84,9 @@ pub struct RegionReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "node")]
     pub worker: Option<String>,
+    /// The region or its pieces, where the caller stalled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<RegionStall>,
 }
 
 /// The report of one worker of a cluster run.
@@ -95,6 +99,12 @@ pub struct CallWorkerReport {
 }
 
 impl CallReport {
+    /// Returns the regions that are set apart, without records, because the caller stalled there.
+    pub fn regions_set_apart(&self) -> Vec<&str> {
+        let stalls = self.regions.iter().flat_map(|region| &region.stalls);
+        stalls.filter(|stall| stall.outcome == StallOutcome::SetApart).map(|stall| &*stall.region).collect()
+    }
+
     /// Returns the report of a job whose files are written.
     pub(super) fn new(
         job: &CallJob,
@@ -113,6 +123,7 @@ impl CallReport {
             seconds: kept.seconds,
             attempts: kept.effort.attempts,
             worker: kept.effort.worker.clone(),
+            stalls: kept.effort.stalls.clone(),
         });
         let of_node = |name: &String| {
             let own = called.checkpoints.iter().filter(|region| region.effort.worker.as_ref() == Some(name));

@@ -84,6 +84,10 @@ impl VcfAssembly<'_> {
                 problem: error.to_string(),
             };
             let text = self.job_directory.read_range(kept.header).map_err(PipelineError::file("read", self.out))?;
+            // The caller stalled in all of the region.
+            if text.is_empty() {
+                continue;
+            }
             let header = Reader::new(&text[..]).map_err(wrong)?.header().clone();
             match &mut whole {
                 Some(whole) => whole.merge(&header).map_err(wrong)?,

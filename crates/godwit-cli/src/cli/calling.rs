@@ -1,10 +1,11 @@
 //! Options of variant calling, shared by all verbs that call.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::value_parsers::{parse_bases, parse_size};
+use super::value_parsers::{parse_bases, parse_duration, parse_size};
 use crate::config::THIS_RUN_HEADING;
 
 /// Options of variant calling.
@@ -34,6 +35,15 @@ pub struct CallingArgs {
     /// Memory of each caller [default: bcftools 512M, freebayes 1G, others 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub caller_memory: Option<u64>,
+    /// A caller that takes more than N times the median time of as many bases stalls: its region is cut in halves; 0 = never
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub stall_factor: u32,
+    /// Time that a caller gets for a region in any case (90s, 30m, 2h)
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = parse_duration)]
+    pub stall_after: Duration,
+    /// Bases below which a stalling region is not cut, but set apart without records (1K)
+    #[arg(long, value_name = "BASES", default_value = "1K", value_parser = parse_bases)]
+    pub stall_piece: u32,
 }
 
 impl CallingArgs {

@@ -6,16 +6,21 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::process::Command;
 
 use super::gatk::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, add_region_arguments};
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
-use crate::{EngineError, ProcessPipeline};
+use crate::{EngineError, ProcessPipeline, is_version_at_least};
 
 /// Value of the option `--caller` that selects this caller.
 pub const NAME: &str = "gatk-joint";
 /// Maximum number of GVCF files that GenomicsDBImport opens at a time.
 const IMPORT_BATCH_SIZE: &str = "50";
+/// Environment variable that makes GenomicsDB work without file locks.
+const LOCKING_VARIABLE: &str = "TILEDB_DISABLE_FILE_LOCKING";
+/// Major and minor version of GATK from which both tools certainly have the option for shared file systems.
+const SHARED_FILE_SYSTEMS_VERSION: [u32; 2] = [4, 2];
 /// Name of the GenomicsDB workspace in the private directory of the region.
 const DATABASE_DIRECTORY: &str = "genomicsdb";
 
@@ -42,6 +47,17 @@ impl JointGatk {
         Ok(Self { toolkit: GatkToolkit::find_installed()?, arguments })
     }
 
+    /// Returns the start of a command line for a tool that uses the database. Only this tool uses it, so it needs no file
+    /// locks, which fail on some network file systems.
+    fn database_command(&self, tool: &str, work: &CallerInvocation) -> Command {
+        let mut command = self.toolkit.tool_command(tool, work.memory_bytes, work.directory);
+        command.env(LOCKING_VARIABLE, "1");
+        if is_version_at_least(self.toolkit.version(), SHARED_FILE_SYSTEMS_VERSION) {
+            command.args(["--genomicsdb-shared-posixfs-optimizations", "true"]);
+        }
+        command
+    }
+
     fn database_path(work: &CallerInvocation) -> PathBuf {
         work.directory.join(DATABASE_DIRECTORY)
     }
@@ -62,7 +78,7 @@ impl Caller for JointGatk {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { takes_gvcfs: true, ..GATK_CAPABILITIES }
+        Capabilities { takes_gvcfs: true, needs_local_scratch: true, ..GATK_CAPABILITIES }
     }
 
     fn prepare(&self, work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
@@ -70,7 +86,7 @@ impl Caller for JointGatk {
             let message = "the GVCFs define the ploidy of their samples; omit --ploidy".to_owned();
             return Err(EngineError::Arguments { message });
         }
-        let mut command = self.toolkit.tool_command("GenomicsDBImport", work.memory_bytes, work.directory);
+        let mut command = self.database_command("GenomicsDBImport", work);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-V"), input.as_os_str()]));
         add_region_arguments(&mut command, work)?;
         // Create one database for all intervals instead of one database per interval.
@@ -80,7 +96,7 @@ impl Caller for JointGatk {
     }
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
-        let mut command = self.toolkit.tool_command("GenotypeGVCFs", work.memory_bytes, work.directory);
+        let mut command = self.database_command("GenotypeGVCFs", work);
         command.arg("-V").arg(format!("gendb://{}", Self::database_path(work).display()));
         add_region_arguments(&mut command, work)?;
         command.args(&self.arguments).arg("-O").arg(work.output);

@@ -3,13 +3,13 @@
 use super::info_fields::InfoFields;
 use super::merge_records;
 use super::merged_alleles::MergedAlleles;
-use crate::evaluation::{Contig, ContigVerdicts, EvaluationError, EvaluationRules};
+use crate::evaluation::{Contig, EvaluationError, EvaluationRules, SegmentVerdicts};
 use crate::search::{CALLS, TRUTH};
 
 /// Returns the text of the file.
 pub(super) fn write(
     contig: &Contig,
-    verdicts: &ContigVerdicts,
+    verdicts: &SegmentVerdicts,
     rules: &EvaluationRules,
 ) -> Result<Vec<Vec<u8>>, EvaluationError> {
     let mut text = Vec::new();

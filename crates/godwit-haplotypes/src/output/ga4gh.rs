@@ -4,7 +4,7 @@
 use super::local_match::{JudgedRecord, LocalMatches};
 use super::merge_records;
 use super::merged_alleles::MergedAlleles;
-use crate::evaluation::{Contig, ContigVerdicts, EvaluationError, EvaluationRules};
+use crate::evaluation::{Contig, EvaluationError, EvaluationRules, SegmentVerdicts};
 use crate::number_format::shortest;
 use crate::outcome::{CallOutcome, TruthOutcome};
 use crate::record::write_filter;
@@ -16,7 +16,7 @@ const NONE: &str = ".";
 /// Returns the text of the file.
 pub(super) fn write(
     contig: &Contig,
-    verdicts: &ContigVerdicts,
+    verdicts: &SegmentVerdicts,
     rules: &EvaluationRules,
 ) -> Result<Vec<Vec<u8>>, EvaluationError> {
     let mut text = Vec::new();
@@ -64,12 +64,12 @@ fn score_text(contig: &Contig, rules: &EvaluationRules, number: usize) -> Result
 }
 
 /// Returns whether a genotype has two different alternates.
-fn has_two_alternates(verdicts: &ContigVerdicts, side: usize, index: usize) -> bool {
+fn has_two_alternates(verdicts: &SegmentVerdicts, side: usize, index: usize) -> bool {
     let set = &verdicts.sides[side].set;
     matches!(*set.genotype(&set.variants[index]), [first, second, ..] if first > 0 && second > 0 && first != second)
 }
 
-fn judge_truth(record: &mut JudgedRecord, verdicts: &ContigVerdicts, variant: Option<usize>) -> Option<i32> {
+fn judge_truth(record: &mut JudgedRecord, verdicts: &SegmentVerdicts, variant: Option<usize>) -> Option<i32> {
     let Some(index) = variant else {
         record.set("BD", TRUTH, "N");
         return None;
@@ -103,7 +103,7 @@ fn judge_truth(record: &mut JudgedRecord, verdicts: &ContigVerdicts, variant: Op
 
 fn judge_call(
     record: &mut JudgedRecord,
-    verdicts: &ContigVerdicts,
+    verdicts: &SegmentVerdicts,
     variant: Option<usize>,
     score: Option<String>,
 ) -> Option<i32> {

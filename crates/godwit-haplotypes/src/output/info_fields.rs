@@ -1,6 +1,6 @@
 //! INFO fields with the outcome of a record, for the annotated and the combined files.
 
-use crate::evaluation::ContigVerdicts;
+use crate::evaluation::SegmentVerdicts;
 use crate::number_format::three_digits;
 use crate::outcome::{CallOutcome, TruthOutcome};
 use crate::search::{CALLS, TRUTH};
@@ -22,7 +22,7 @@ impl InfoFields {
     }
 
     /// Adds the outcome of a record of the truth; `variant` is `None` if the record is not used.
-    pub(super) fn add_truth(&mut self, verdicts: &ContigVerdicts, variant: Option<usize>) {
+    pub(super) fn add_truth(&mut self, verdicts: &SegmentVerdicts, variant: Option<usize>) {
         let Some(index) = variant else {
             self.0.push(("BASE", "IGN".to_owned()));
             return;
@@ -39,7 +39,7 @@ impl InfoFields {
     }
 
     /// Adds the outcome of a call; `variant` is `None` if the record is not used.
-    pub(super) fn add_call(&mut self, verdicts: &ContigVerdicts, variant: Option<usize>) {
+    pub(super) fn add_call(&mut self, verdicts: &SegmentVerdicts, variant: Option<usize>) {
         let Some(index) = variant else {
             self.0.push(("CALL", "IGN".to_owned()));
             return;

@@ -1,6 +1,6 @@
 //! The split files: true and false calls, found and missed variants of the truth.
 
-use crate::evaluation::{Contig, ContigVerdicts};
+use crate::evaluation::{Contig, SegmentVerdicts};
 use crate::outcome::{CallOutcome, TruthOutcome};
 use crate::search::{CALLS, TRUTH};
 
@@ -12,7 +12,7 @@ const FALSE_CALLS_WITH_ALLELE: usize = 4;
 const MISSED_TRUTH_WITH_ALLELE: usize = 5;
 
 /// Returns the text of the files, in the order of [`super::file_names`].
-pub(super) fn write(contig: &Contig, verdicts: &ContigVerdicts, has_allele_pass: bool) -> Vec<Vec<u8>> {
+pub(super) fn write(contig: &Contig, verdicts: &SegmentVerdicts, has_allele_pass: bool) -> Vec<Vec<u8>> {
     let mut files = vec![Vec::new(); if has_allele_pass { 6 } else { 4 }];
     for (index, variant) in verdicts.sides[CALLS].set.variants.iter().enumerate() {
         let file = match verdicts.call_outcome(index) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::haplotype_states::HaplotypeStates;
 use super::history::{History, NodeId};
-use super::path::{HalfPath, Path};
+use super::path::{HalfPath, Path, PathProgress};
 use super::path_set::PathSet;
 use super::side::SearchSide;
 use super::{CALLS, TRUTH};
@@ -18,7 +18,7 @@ const MAX_STATES: usize = 1 << 22;
 /// Number of steps between two checks of the cancel flag.
 const CANCEL_CHECK_STEPS: u64 = 1 << 16;
 
-/// The inputs of a search on one contig.
+/// The inputs of a search on one segment of a contig.
 #[derive(Debug)]
 pub(crate) struct SearchInput<'i> {
     pub(crate) template: &'i Template,
@@ -26,6 +26,10 @@ pub(crate) struct SearchInput<'i> {
     /// Both sides; the index is [`CALLS`] or [`TRUTH`].
     pub(crate) sides: [&'i SearchSide; 2],
     pub(crate) rules: &'i SearchRules,
+    /// The path at the end of the previous segment.
+    pub(crate) progress: PathProgress,
+    /// 0-based end of the segment, after which all further variants start; `None` for the end of the contig.
+    pub(crate) end: Option<i32>,
     pub(crate) cancelled: &'i AtomicBool,
 }
 
@@ -55,22 +59,17 @@ pub(crate) struct TooComplex {
     pub(crate) iterations: u64,
 }
 
-/// The largest number of paths that the search stored at a time, and the position of this maximum.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Complexity {
-    pub(crate) paths: usize,
-    pub(crate) start_1based: i32,
-    pub(crate) end_1based: i32,
-}
-
 /// The result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct BestPath {
     pub(crate) sides: [SideOfPath; 2],
-    /// Positions at which the path was in sync when it branched, and its end.
+    /// Positions at which the path was in sync when it branched; on the last segment, also its end.
     pub(crate) sync_points: Vec<i32>,
     pub(crate) too_complex: Vec<TooComplex>,
-    pub(crate) complexity: Complexity,
+    /// The largest number of paths that the search stored at a time.
+    pub(crate) most_paths: usize,
+    /// The path at the end of the segment.
+    pub(crate) progress: PathProgress,
 }
 
 /// Why a search has no result.
@@ -80,12 +79,14 @@ pub(crate) enum SearchError {
     Cancelled,
     /// No path reaches the end of the contig.
     NoPath,
+    /// At the end of the segment, several paths are in play, or the only one is not in sync. The segment must be longer.
+    NotInSync,
 }
 
 /// Finds the best path. The orientations of both sides must have the same number of haplotypes, 1 to 4.
 ///
 /// # Errors
-/// [`SearchError::Cancelled`] if the flag is set.
+/// [`SearchError::Cancelled`] if the flag is set, [`SearchError::NotInSync`] if the segment cannot end where it does.
 pub(crate) fn find_best_path(input: &SearchInput, haplotypes: usize) -> Result<BestPath, SearchError> {
     match haplotypes {
         1 => Search::<1>::new(input).run(),
@@ -132,8 +133,9 @@ impl<'i, const H: usize> Search<'i, H> {
     }
 
     fn run(mut self) -> Result<BestPath, SearchError> {
-        let start = self.states.start();
-        self.paths.insert(Path::new(start), self.input.rules.preference, &self.states);
+        let progress = self.input.progress;
+        let start = self.states.start(progress.position);
+        self.paths.insert(Path::new(start, &progress), self.input.rules.preference, &self.states);
         let mut steps = 0_u64;
         // If a path sorts before all paths of the set, process it next without inserting it into the set.
         let mut next: Option<Path<H>> = None;
@@ -144,6 +146,10 @@ impl<'i, const H: usize> Search<'i, H> {
             }
             self.collect_garbage(&mut head);
             let is_alone = self.count_paths(&mut head);
+            if self.is_at_end(&head) {
+                let is_only = is_alone && head.is_in_sync(&self.states) && self.has_passed_all(&head);
+                return if is_only { Ok(self.into_result(&head)) } else { Err(SearchError::NotInSync) };
+            }
             if self.branch(&mut head, CALLS) || self.branch(&mut head, TRUTH) {
                 if is_alone {
                     self.alone = Some(head);
@@ -179,13 +185,7 @@ impl<'i, const H: usize> Search<'i, H> {
         let rules = self.input.rules;
         if self.paths.is_empty() {
             let position = head.position(CALLS, &self.states);
-            if self.most_paths > self.result.complexity.paths {
-                self.result.complexity = Complexity {
-                    paths: self.most_paths,
-                    start_1based: self.alone_position + 1,
-                    end_1based: position + 1,
-                };
-            }
+            self.result.most_paths = self.result.most_paths.max(self.most_paths);
             (self.most_paths, self.iterations) = (0, 0);
             self.alone_position = position;
             return true;
@@ -207,6 +207,22 @@ impl<'i, const H: usize> Search<'i, H> {
         self.skip_variants(head, CALLS);
         self.skip_variants(head, TRUTH);
         true
+    }
+
+    /// Returns whether a side of a path has passed its variants and reached the end of the segment, where a variant of
+    /// the next segment may be due.
+    fn is_at_end(&self, head: &Path<H>) -> bool {
+        let Some(end) = self.input.end else { return false };
+        let is_due = |side: usize| self.has_passed(head, side) && head.is_variant_due(side, end, &self.states);
+        is_due(CALLS) || is_due(TRUTH)
+    }
+
+    fn has_passed(&self, head: &Path<H>, side: usize) -> bool {
+        (head.sides[side].variant + 1) as usize == self.input.sides[side].starts.len()
+    }
+
+    fn has_passed_all(&self, head: &Path<H>) -> bool {
+        self.has_passed(head, CALLS) && self.has_passed(head, TRUTH)
     }
 
     /// Passes over the variants of a side that start at or before the furthest start.
@@ -256,12 +272,13 @@ impl<'i, const H: usize> Search<'i, H> {
         true
     }
 
-    /// Moves a path that is in sync to one base before the next variant of either side.
+    /// Moves a path that is in sync to one base before the next variant of either side, or the end of the segment.
     fn skip_to_next_variant(&mut self, head: &mut Path<H>) {
         let last = self.input.template.base_count() - 1;
+        let end = self.input.end.unwrap_or(last);
         let next_start = |side: usize| {
             let next = (head.sides[side].variant + 1) as usize;
-            self.input.sides[side].starts.get(next).copied().unwrap_or(last)
+            self.input.sides[side].starts.get(next).copied().unwrap_or(end)
         };
         let position = next_start(CALLS).min(next_start(TRUTH)).min(last) - 1;
         if position > self.states.position(head.states[CALLS][0]) {
@@ -309,7 +326,8 @@ impl<'i, const H: usize> Search<'i, H> {
     }
 
     fn into_result(self, best: &Path<H>) -> BestPath {
-        let Self { history, mut result, input, .. } = self;
+        let Self { history, mut result, input, states, .. } = self;
+        result.progress = best.progress(&states);
         let side = |half: &HalfPath<H>, side: &SearchSide| SideOfPath {
             included: history
                 .values(half.included)

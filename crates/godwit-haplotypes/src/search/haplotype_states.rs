@@ -106,9 +106,9 @@ impl<'c> HaplotypeStates<'c> {
         self.states.len()
     }
 
-    /// Returns the state before the first base.
-    pub(super) fn start(&mut self) -> StateId {
-        self.state(Key { position: -1, allele: NO_ALLELE, place: ON_REFERENCE, queue: EMPTY_QUEUE })
+    /// Returns the state on the reference at a position; -1 is before the first base.
+    pub(super) fn start(&mut self, position: i32) -> StateId {
+        self.state(Key { position, allele: NO_ALLELE, place: ON_REFERENCE, queue: EMPTY_QUEUE })
     }
 
     /// Removes all states but `kept`, and updates their numbers.

@@ -27,6 +27,30 @@ pub(super) struct HalfPath<const H: usize> {
     last_first_allele: i32,
 }
 
+/// What decides ties of a side after a position at which only one path is in play.
+#[derive(Clone, Copy, Debug, Default)]
+struct SideProgress {
+    included_count: u32,
+    included_since_sync: u32,
+    last_first_allele: i32,
+}
+
+/// The path that reached the end of a segment, as the search of the next segment continues it. All its haplotypes are
+/// on the reference at one position.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathProgress {
+    pub(super) position: i32,
+    last_sync_point: Option<i32>,
+    sides: [SideProgress; 2],
+}
+
+impl Default for PathProgress {
+    /// Returns the progress before the first base of a contig.
+    fn default() -> Self {
+        Self { position: -1, last_sync_point: None, sides: Default::default() }
+    }
+}
+
 /// A path with `H` haplotypes on each side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path<const H: usize> {
@@ -39,7 +63,7 @@ pub(super) struct Path<const H: usize> {
 }
 
 impl<const H: usize> HalfPath<H> {
-    fn new() -> Self {
+    fn new(progress: SideProgress) -> Self {
         Self {
             last_ends: [-1; H],
             is_finished: [false; H],
@@ -48,9 +72,9 @@ impl<const H: usize> HalfPath<H> {
             included_end: 0,
             included: EMPTY,
             excluded: EMPTY,
-            included_count: 0,
-            included_since_sync: 0,
-            last_first_allele: 0,
+            included_count: progress.included_count,
+            included_since_sync: progress.included_since_sync,
+            last_first_allele: progress.last_first_allele,
         }
     }
 
@@ -70,8 +94,24 @@ impl<const H: usize> HalfPath<H> {
 }
 
 impl<const H: usize> Path<H> {
-    pub(super) fn new(start: StateId) -> Self {
-        Self { states: [[start; H]; 2], sides: [HalfPath::new(); 2], sync_points: EMPTY, last_sync_point: None }
+    /// Returns the path that continues from a position; `start` is the state of all haplotypes there.
+    pub(super) fn new(start: StateId, progress: &PathProgress) -> Self {
+        Self {
+            states: [[start; H]; 2],
+            sides: progress.sides.map(HalfPath::new),
+            sync_points: EMPTY,
+            last_sync_point: progress.last_sync_point,
+        }
+    }
+
+    /// Returns what the search of the next segment needs of this path, which must be in sync.
+    pub(super) fn progress(&self, states: &HaplotypeStates) -> PathProgress {
+        let sides = self.sides.map(|half| SideProgress {
+            included_count: half.included_count,
+            included_since_sync: half.included_since_sync,
+            last_first_allele: half.last_first_allele,
+        });
+        PathProgress { position: states.position(self.states[CALLS][0]), last_sync_point: self.last_sync_point, sides }
     }
 
     /// Includes a variant in an orientation.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_call::{CallOptions, CallReport, call, is_call_running};
+use godwit_call::{CallOptions, CallReport, StallRule, call, is_call_running};
 use godwit_cli::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
 use godwit_cli::command_line;
 use godwit_cli::failure::Failure;
@@ -62,6 +62,11 @@ pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progres
     let records = pluralize(report.records, "record");
     let regions = pluralize(report.regions.len() as u64, "region");
     progress.report(&format!("{records} from {regions} by {}, {:.1} s", report.caller, report.seconds));
+    let set_apart = report.regions_set_apart();
+    if !set_apart.is_empty() {
+        let regions = pluralize(set_apart.len() as u64, "region");
+        progress.report(&format!("{regions} without records, because the caller stalled: {}", set_apart.join(", ")));
+    }
     progress.report(&format!("wrote {}", out.display()));
 }
 
@@ -109,6 +114,11 @@ pub(super) fn calling_options(
         caller_threads: args.caller_threads as usize,
         memory_bytes: None,
         caller_memory_bytes: args.caller_memory,
+        stall_rule: StallRule {
+            factor: args.stall_factor,
+            min_duration: args.stall_after,
+            min_piece_bases: args.stall_piece,
+        },
         temp: common.temp.clone(),
         resume: false,
         godwit_program: "/proc/self/exe".into(),

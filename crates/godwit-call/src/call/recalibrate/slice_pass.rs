@@ -139,11 +139,11 @@ impl SlicePass<'_> {
             }
         };
         let AttemptResult { value, seconds, attempts } = result;
-        let done = RegionCalls { header: Vec::new(), lines: value, records: slice.records, seconds };
+        let done = RegionCalls { lines: value, records: slice.records, seconds, ..RegionCalls::default() };
         let kept = job.job_directory.save_region(
             self.checkpoint_index(slice.index),
             done,
-            RegionAttempts { attempts, worker: None },
+            RegionAttempts { attempts, ..RegionAttempts::default() },
         );
         kept.map_err(PipelineError::file("store the checkpoint in", self.scratch))
     }
