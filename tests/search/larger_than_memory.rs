@@ -3,6 +3,7 @@
 use std::fs;
 
 use godwit_tests::processes::{is_running, send_signal};
+use godwit_tests::random::Random;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
@@ -56,9 +57,51 @@ fn without_a_number_of_ranges_a_range_takes_a_quarter_of_the_memory() {
     let forecast = &summary["forecast"];
     let bytes = forecast["database_bytes"].as_u64().expect("a size");
     assert!(summary["fragments"].as_u64() >= Some(bytes / 2048), "{summary}");
-    assert_eq!((forecast["passes"].as_u64(), summary["split"].as_str()), (Some(1), None), "{summary}");
+    assert_eq!((forecast["passes"].as_u64(), summary["passes"].as_u64()), (Some(1), Some(1)), "{summary}");
     assert_eq!(summary["plan"]["split"].as_str(), Some("database"), "{summary}");
     assert!(summary["batches"].as_u64() > Some(5) && forecast["total_s"].as_f64() > Some(0.0), "{summary}");
+}
+
+/// Writes 3.4 million letters of queries: mostly random sequences, and from letter 2,500,000 on `repeats` copies of one
+/// sequence that has 2,000 mutated copies in the database `repeats`, which this makes too. Returns the options of the
+/// search.
+fn write_long_queries(directory: &std::path::Path, repeats: usize) -> String {
+    let mut random = Random::new(48);
+    let mut sequence = |length: usize| -> String { (0..length).map(|_| char::from(*random.pick(b"ACGT"))).collect() };
+    let repeat = sequence(100);
+    let copies = (0..2000).map(|copy| {
+        let (at, letter) = (copy % 90, if &repeat[copy % 90..=copy % 90] == "A" { "C" } else { "A" });
+        format!(">copy{copy}\n{}{letter}{}\n", &repeat[..at], &repeat[at + 1..])
+    });
+    fs::write(directory.join("repeats.fa"), copies.collect::<String>()).expect("scratch can be written");
+    let make = ["-in", "repeats.fa", "-dbtype", "nucl", "-out", "repeats"];
+    run_checked(Tool::require("makeblastdb").command().args(make).current_dir(directory));
+    let mut queries: Vec<String> = (0..2500).map(|_| sequence(1000)).collect();
+    queries.extend(vec![repeat; repeats]);
+    queries.extend((0..900 - repeats / 10).map(|_| sequence(1000)));
+    let text = queries.iter().enumerate().map(|(index, letters)| format!(">q{index}\n{letters}\n"));
+    fs::write(directory.join("queries.fa"), text.collect::<String>()).expect("scratch can be written");
+    let place = directory.display();
+    format!("blastn -task blastn -ungapped -db {place}/repeats -query {place}/queries.fa -outfmt 6 -max_target_seqs 3")
+}
+
+#[test]
+fn blastn_reads_the_database_once_for_batches_whose_sizes_it_predicts() {
+    needs!("makeblastdb");
+    // The first batch has 5,000 letters, later ones the largest number, 999,000, as long as they have few hits. 1,500
+    // copies of a repeat in the fourth batch have over a million hits, so the fifth batch is smaller than predicted.
+    for (repeats, batches, passes) in [(20, 5, 3), (1500, 6, 5)] {
+        let directory = scratch::directory("larger-blastn");
+        let command = write_long_queries(&directory, repeats);
+        let (out, told) = (directory.join("out"), directory.join("summary.json"));
+        let options = format!("{SMALL_MEMORY} --fragments 2 --workers 2 --summary {}", told.display());
+        databases().search(&options, &command, &out).run_ok();
+        let found = fs::read(&out).expect("it wrote its output");
+        assert!(!found.is_empty() && found == databases().expected_output(&command), "the output is another");
+        let summary = read_json(&told);
+        assert_eq!(summary["batches"].as_u64(), Some(batches), "{summary}");
+        assert!(summary["passes"].as_u64().is_some_and(|counted| counted <= passes), "{summary}");
+    }
 }
 
 #[test]

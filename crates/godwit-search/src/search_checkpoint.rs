@@ -94,8 +94,8 @@ pub(crate) enum CheckpointEntry {
     /// The first entry: the identity and the partition of the search.
     #[serde(rename = "Begun")]
     Start(SearchIdentity, SearchPartition),
-    /// A range of the database was searched with the queries of `batch`; its hits are stored in the file `hits`.
-    Range { batch: u32, range: u64, extensions: i64, hits: FileExtent },
+    /// A range of the database was searched with the queries of a batch.
+    Range(FinishedRange),
     /// The reports on some queries of a batch are written to the output.
     Slice(FinishedSlice),
     /// The reports of a batch of queries are written to the output.
@@ -114,6 +114,23 @@ impl JournalEntry for CheckpointEntry {
     fn checksum(text: &[u8]) -> String {
         format!("{:08x}", libdeflater::crc32(text))
     }
+}
+
+/// A range of the database that was searched with the queries of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FinishedRange {
+    /// Number of the batch, from 0.
+    pub(crate) batch: u32,
+    /// Number of the range, from 0.
+    pub(crate) range: u64,
+    /// First query of the batch, counted from 0 over the search, and number of queries: a batch of a predicted size may
+    /// have other queries in the end.
+    pub(crate) first_query: u64,
+    pub(crate) queries: u32,
+    /// Number of extensions of alignments.
+    pub(crate) extensions: i64,
+    /// Extent in the file `hits`.
+    pub(crate) hits: FileExtent,
 }
 
 /// Consecutive queries of a batch whose reports are written to the output.
@@ -156,9 +173,8 @@ pub(crate) struct FinishedBatch {
 pub(crate) struct ResumeState {
     /// Finished batches by their number in the search, from 0.
     pub(crate) batches: BTreeMap<u64, FinishedBatch>,
-    /// Finished ranges of unfinished batches, by number of the batch and of the range: number of extensions and extent
-    /// of the hits.
-    pub(crate) ranges: BTreeMap<(u32, u64), (i64, FileExtent)>,
+    /// Finished ranges of unfinished batches, by number of the batch and of the range.
+    pub(crate) ranges: BTreeMap<(u32, u64), FinishedRange>,
     /// Finished slices of the first unfinished batch, in the order of its queries.
     pub(crate) slices: Vec<FinishedSlice>,
     /// Size of the output in bytes if it is complete and only has to be renamed, otherwise `None`.
@@ -286,10 +302,10 @@ impl SearchCheckpoint {
         let next = (0..).find(|number| !finished.batches.contains_key(number)).unwrap_or(0);
         for line in lines {
             match line {
-                CheckpointEntry::Range { batch, range, extensions, hits: kept }
-                    if u64::from(*batch) >= next && extents_match(&hits, &[*kept]) =>
+                CheckpointEntry::Range(found)
+                    if u64::from(found.batch) >= next && extents_match(&hits, &[found.hits]) =>
                 {
-                    finished.ranges.insert((*batch, *range), (*extensions, *kept));
+                    finished.ranges.insert((found.batch, found.range), *found);
                 }
                 CheckpointEntry::Slice(slice)
                     if slice.batch == next
@@ -389,8 +405,8 @@ mod tests {
     fn store_range(journal: &mut SearchCheckpoint, batch: u32, extensions: i64, hits: &[u8]) {
         let store = HitStore::open_named(journal.file_path("hits")).expect("scratch can be written");
         let hits = store.append(hits).expect("scratch can be written");
-        let entry = CheckpointEntry::Range { batch, range: 2, extensions, hits };
-        journal.append_entry(&entry).expect("scratch can be written");
+        let found = FinishedRange { batch, range: 2, first_query: 0, queries: 2, extensions, hits };
+        journal.append_entry(&CheckpointEntry::Range(found)).expect("scratch can be written");
     }
 
     /// Returns an entry for queries of batch 1, whose report is the byte at `first` of the output.
@@ -428,7 +444,7 @@ mod tests {
         assert_eq!(finished.batches.keys().collect::<Vec<_>>(), [&0]);
         assert_eq!(finished.batches[&0].header_lines, [(b"name".to_vec(), b"line".to_vec())]);
         assert_eq!(finished.ranges.keys().collect::<Vec<_>>(), [&(1, 2), &(2, 2)]);
-        let (extensions, kept) = finished.ranges[&(1, 2)];
+        let FinishedRange { extensions, hits: kept, .. } = finished.ranges[&(1, 2)];
         let store = HitStore::open_named(journal.file_path("hits")).expect("it is there");
         assert_eq!((extensions, store.read(kept).expect("they are there")), (9, b"hits".to_vec()));
         // One slice is within another one, and one has another checksum.

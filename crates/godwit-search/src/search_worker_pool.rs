@@ -278,7 +278,7 @@ impl<'a> SearchWorkerPool<'a> {
     }
 
     /// Kills the process of a worker and starts a new one; retries if the new process exits before it is ready.
-    fn replace_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<(), SearchError> {
+    pub(crate) fn replace_worker(&mut self, number: usize, preparation: &[ProtocolFrame]) -> Result<(), SearchError> {
         for _ in 1..MAX_STARTS {
             if self.restart_worker(number, preparation)? {
                 return Ok(());

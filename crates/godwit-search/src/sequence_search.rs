@@ -22,12 +22,12 @@ use crate::search_checkpoint::{
     CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
 };
 use crate::search_forecast::{self, ForecastInputs};
-use crate::search_plan::{PlanInputs, SearchPlan};
+use crate::search_plan::{PlanInputs, SearchPlan, join_ranges, joined_range_count};
 use crate::search_worker_pool::{ReportOutput, SearchWorkerPool};
 use crate::summary::{CpuSeconds, SearchForecast, SearchObserver, SearchProgress, SearchSummary, WallSeconds};
 use crate::work_items::{BatchItems, unexpected_response};
 use crate::worker_protocol::{HeaderLine, InitResponse, ProtocolFrame, Response, StageSeconds};
-use crate::{SearchError, SearchOptions, WorkerBackend, tool_search};
+use crate::{SearchError, SearchOptions, SearchProgram, WorkerBackend, tool_search};
 
 /// Number of the SAM format in `-outfmt`. The SAM header depends on the reports, so it is written last.
 const SAM_FORMAT: u32 = 17;
@@ -44,6 +44,9 @@ const RANGES_IN_MEMORY: u64 = 4;
 /// Maximum size of a range in any case, bytes: a search that is killed loses the work of each worker on one batch in a
 /// range, some minutes for this size.
 const MAX_RANGE_BYTES: u64 = 1 << 30;
+/// Number of letters of a query with which blastn takes about as long as the other programs: it compares only words that
+/// the queries contain, so that the number of queries changes little.
+const BLASTN_PAIRS_PER_LETTER: u64 = 100;
 /// Minimum memory for reports in a worker, bytes, even if [`SearchOptions::memory_bytes`] is smaller.
 const MIN_REPORT_MEMORY_BYTES: u64 = 16 << 20;
 
@@ -76,6 +79,7 @@ pub struct Search<'a> {
 struct SearchCounts {
     queries: u64,
     batches: u32,
+    passes: u32,
     slices: u64,
     /// Number of batches that an earlier search finished.
     resumed_batches: u32,
@@ -108,29 +112,28 @@ impl<'a> Search<'a> {
             return Err(SearchError::Unsupported { option: "--hits".into(), problem });
         }
         let before = if options.resume { read_stopped_partition(options) } else { None };
-        let known = PlanInputs {
-            requested_ranges: options.range_count,
-            workers: place.worker_count() as u32,
-            query_letters: letters,
-            batch_letters: 0,
-        };
+        let known = known_plan_inputs(options, place.worker_count() as u32, letters);
         let wanted = requested_ranges(options, known, before.as_ref());
         let decides_ranges = !is_bulk && options.range_count.is_none() && before.is_none();
         let range_bytes = options.cache_bytes.filter(|_| decides_ranges).map_or(0, max_range_bytes);
         let greeting = init_request(options, wanted, range_bytes);
-        let (workers, init_response) =
+        let (workers, mut init_response) =
             SearchWorkerPool::start_all(place, greeting, options.command.program.name(), cancelled)?;
         let database = DatabaseVolumes::open(&init_response.volumes).filter(|_| !is_bulk).unwrap_or_default();
         let database_bytes = database.total_bytes();
         let exceeds = |hosts: u64| options.cache_bytes.is_some_and(|bytes| database_bytes > bytes * hosts);
-        let batch_letters = init_response.batch_size.max(0) as u64;
-        let plan = match SearchPlan::choose(PlanInputs { batch_letters, ..known }) {
-            _ if is_bulk => SearchPlan::Queries,
-            // If workers searched different queries, each would read the whole database from disk.
-            SearchPlan::Queries if !init_response.batch_sizes_vary && !exceeds(1) => SearchPlan::Queries,
-            _ => SearchPlan::Database { range_count: init_response.ranges.len() as u32 },
+        let inputs = PlanInputs {
+            batch_letters: init_response.fixed_batch_letters(),
+            database_letters: init_response.ranges.iter().map(|(.., letters)| letters).sum(),
+            exceeds_memory: exceeds(1),
+            min_ranges: match database_bytes {
+                // The size of a range in bytes is not known.
+                0 if range_bytes > 0 => init_response.ranges.len() as u32,
+                bytes => bytes.checked_div(range_bytes).map_or(1, |ranges| ranges as u32 + 1),
+            },
+            ..known
         };
-        let plan = before.filter(|_| options.range_count.is_none()).map_or(plan, |before| before.plan);
+        let plan = choose_plan(options, inputs, before.as_ref(), &mut init_response.ranges);
         let hosts = u64::from(workers.backend().host_counts().0.max(1));
         let ranges = DatabaseRanges::new(&init_response.ranges, &database, exceeds(hosts));
         let volumes = volume_file_stamps(&init_response.volumes);
@@ -176,7 +179,8 @@ impl<'a> Search<'a> {
                 database_bytes: self.database_bytes,
                 query_count: self.query_count,
                 query_letters: self.query_letters,
-                group_queries: self.is_grouped().then(|| self.group_queries()),
+                group_queries: self.ranges.exceeds_memory.then(|| self.group_queries()),
+                batch_sizes_vary: self.init_response.batch_sizes_vary,
             };
             self.forecast = search_forecast::forecast_search(&inputs, &mut self.workers)?;
         }
@@ -362,6 +366,7 @@ impl<'a> Search<'a> {
         self.workers.process_items(&mut job, count, Some(output))?;
         self.counts.queries = job.reported_queries();
         self.counts.batches = job.batches.len() as u32;
+        self.counts.passes = self.counts.batches - self.counts.resumed_batches;
         let (lines, places): (Vec<_>, Vec<_>) =
             job.batches.into_values().map(|batch| (batch.header_lines, batch.reports)).unzip();
         self.counts.header_lines = lines.into_iter().flatten().collect();
@@ -411,6 +416,7 @@ impl<'a> Search<'a> {
             lost_hosts,
             queries: self.counts.queries,
             batches: self.counts.batches,
+            passes: self.counts.passes,
             bytes,
             hits_bytes: self.counts.hits_bytes,
             dropped_subjects: self.counts.dropped_subjects,
@@ -449,6 +455,40 @@ fn requested_ranges(options: &SearchOptions, known: PlanInputs, before: Option<&
         (SearchPlan::Database { range_count }, ..) => range_count,
         (SearchPlan::Queries, ..) => 1,
     }
+}
+
+/// Returns what is known about a search before its workers have opened the database.
+fn known_plan_inputs(options: &SearchOptions, workers: u32, query_letters: u64) -> PlanInputs {
+    PlanInputs {
+        requested_ranges: options.range_count,
+        workers,
+        query_letters,
+        fixed_pairs: (options.command.program == SearchProgram::Blastn).then_some(BLASTN_PAIRS_PER_LETTER),
+        ..PlanInputs::default()
+    }
+}
+
+/// Chooses the plan of a search, and joins the ranges that the workers cut to those of the plan. A stopped search that is
+/// resumed, `before`, keeps its plan.
+fn choose_plan(
+    options: &SearchOptions,
+    inputs: PlanInputs,
+    before: Option<&SearchPartition>,
+    ranges: &mut Vec<(u32, u32, u64)>,
+) -> SearchPlan {
+    if options.command.tool_search.is_some() {
+        return SearchPlan::Queries;
+    }
+    let before = before.filter(|_| options.range_count.is_none());
+    let plan = before.map_or_else(|| SearchPlan::choose(inputs), |before| before.plan);
+    let SearchPlan::Database { range_count } = plan else { return plan };
+    let count = match (options.range_count, before) {
+        (Some(_), _) => ranges.len() as u32,
+        (None, Some(_)) => range_count,
+        (None, None) => joined_range_count(ranges.len(), range_count),
+    };
+    *ranges = join_ranges(ranges, count);
+    SearchPlan::Database { range_count: ranges.len() as u32 }
 }
 
 /// Returns the request with which a worker opens the database and the queries. `range_bytes` is the maximum size of a

@@ -52,6 +52,9 @@ pub struct SearchForecast {
     pub search_s: f64,
     /// Time of tracebacks and reports, seconds.
     pub report_s: f64,
+    /// Time of the traceback and the report of a subject, seconds, measured on a sample and divided by the number of
+    /// workers; `None` if the sample has too few hits.
+    pub report_s_per_subject: Option<f64>,
     /// Duration of the search, seconds.
     pub total_s: f64,
 }
@@ -102,6 +105,9 @@ pub struct SearchSummary {
     pub queries: u64,
     /// Number of batches into which the queries were divided.
     pub batches: u32,
+    /// Number of times that the database was searched from start to end, by all workers together. Workers that search
+    /// different queries pass over it once for each batch.
+    pub passes: u32,
     /// Size of the output, bytes.
     pub bytes: u64,
     /// Size of the hits that were sent to the owners of queries for the traceback, bytes.

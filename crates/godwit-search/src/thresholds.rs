@@ -46,6 +46,13 @@ impl EvalueThresholds {
         }
     }
 
+    /// Returns the number of subjects in the lists of all queries when the whole database is searched, if the ranges so
+    /// far are this share of it, 0 to 1.
+    pub(crate) fn expected_subjects(&self, share: f64) -> f64 {
+        let most = self.list_capacity.map_or(f64::INFINITY, |most| most as f64);
+        self.best_evalues.values().map(|best| (best.len() as f64 / share.max(1e-12)).min(most)).sum()
+    }
+
     /// Appends the number of queries with full lists to a request, and for each of these queries its index and its
     /// threshold.
     pub(crate) fn append_to(&mut self, request: ProtocolFrame) -> ProtocolFrame {
@@ -107,6 +114,15 @@ mod tests {
         assert_eq!(sent_thresholds(&mut thresholds), vec![(3, 4.0 * EVALUE_LEEWAY_FACTOR)]);
         thresholds.add_hits(&[list(3, 1e-200, 1), list(3, 0.0, 1), list(5, 50.0, 1)], 2);
         assert_eq!(sent_thresholds(&mut thresholds), vec![(3, MIN_EVALUE_THRESHOLD), (5, 50.0 * EVALUE_LEEWAY_FACTOR)]);
+    }
+
+    #[test]
+    fn the_expected_number_of_subjects_ends_at_the_capacity_of_the_list() {
+        let mut thresholds = EvalueThresholds::default();
+        thresholds.add_hits(&[[list(3, 4.0, 2), list(5, 1.0, 1)].concat(), list(3, 2.0, 0)], 0);
+        assert_eq!(thresholds.expected_subjects(0.25), 12.0);
+        thresholds.add_hits(&[Vec::new()], 6);
+        assert_eq!(thresholds.expected_subjects(0.25), 10.0);
     }
 
     #[test]

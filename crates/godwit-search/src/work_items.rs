@@ -9,7 +9,7 @@ use crate::database_ranges::DatabaseRanges;
 use crate::database_volumes::DatabaseExtent;
 use crate::hit_store::HitStore;
 use crate::hits::HitsFile;
-use crate::search_checkpoint::{self, CheckpointEntry, FileExtent, FinishedSlice, SearchCheckpoint};
+use crate::search_checkpoint::{self, CheckpointEntry, FileExtent, FinishedRange, FinishedSlice, SearchCheckpoint};
 use crate::search_worker_pool::{ItemResult, WorkItems};
 use crate::summary::SearchProgress;
 use crate::thresholds::EvalueThresholds;
@@ -20,14 +20,24 @@ pub(crate) fn unexpected_response(answer: &Response) -> SearchError {
     SearchError::Protocol { problem: format!("the worker sent an unexpected response {answer:?}") }
 }
 
+/// Returns the request to open a group of batches: at most `max_batches`, and no more after `max_queries` queries.
+pub(crate) fn group_request(first: u32, max_queries: u32, max_batches: u32, sizes: &[i32]) -> ProtocolFrame {
+    ProtocolFrame::new(b'G').with_u32(first).with_u32(max_queries).with_u32(max_batches).with_i32s(sizes)
+}
+
 /// A batch of queries in the preliminary search.
 struct BatchSearch {
     /// Number of the batch, from 0.
     number: u32,
+    /// First query of the batch, counted from 0 over the search.
+    first_query: u64,
     info: BatchInfo,
     /// By range: the number of extensions and the extent of the hits; `None` for a range that is not finished.
     ranges: Vec<Option<(i64, FileExtent)>>,
     thresholds: EvalueThresholds,
+    /// Expected number of subjects in the lists of all queries at the end of the preliminary search; `None` before the
+    /// first range.
+    expected_subjects: Option<f64>,
 }
 
 impl BatchSearch {
@@ -44,6 +54,27 @@ impl BatchSearch {
     }
 }
 
+/// A group of consecutive batches of queries.
+pub(crate) struct BatchGroup {
+    /// Number of the first batch, from 0.
+    pub(crate) first_batch: u32,
+    /// First query of the first batch, counted from 0 over the search.
+    pub(crate) first_query: u64,
+    pub(crate) batches: Vec<BatchInfo>,
+    /// Sizes of all batches up to the last one of the group, letters; the last size applies to all later batches.
+    pub(crate) sizes: Vec<i32>,
+    /// The request that opens the batch, if the group is one batch that all workers have open; `None` if workers open
+    /// batches of the group as they need them.
+    pub(crate) open_request: Option<ProtocolFrame>,
+}
+
+impl BatchGroup {
+    /// Returns the number of queries.
+    pub(crate) fn queries(&self) -> u64 {
+        self.batches.iter().map(|batch| u64::from(batch.queries)).sum()
+    }
+}
+
 /// Work items for the preliminary search of a group of batches: each item is one range of the database with one batch.
 /// All batches search a range before the first one searches the next range.
 pub(crate) struct RangeItems<'a, 's> {
@@ -53,33 +84,41 @@ pub(crate) struct RangeItems<'a, 's> {
     /// By position in `order`: true if a host reads this range or was requested to read it ahead.
     is_read: Vec<bool>,
     batches: Vec<BatchSearch>,
-    /// The request that opens the batch, if the group is one batch that all workers have open; `None` if workers open
-    /// batches of the group as they need them.
-    open_request: Option<ProtocolFrame>,
+    group: &'a BatchGroup,
     finished_items: u64,
-    /// Function to call with the finished fraction of the items, 0 to 1.
-    report_progress: &'a dyn Fn(f64),
+    /// Function to call with the finished fraction of the items, 0 to 1, and the expected number of subjects in the
+    /// lists of all queries.
+    report_progress: &'a dyn Fn(f64, f64),
     store: &'s HitStore,
+    /// Number of batches that have searched a range, and the sum of their expected numbers of subjects.
+    searched_batches: u64,
+    expected_subjects: f64,
     /// Number of subjects that workers dropped because the list of the query was full of better subjects.
     pub(crate) dropped_subjects: u64,
     checkpoint: Option<&'a mut SearchCheckpoint>,
 }
 
 impl<'a, 's> RangeItems<'a, 's> {
-    /// Creates the items of a group of consecutive batches, the first of which has the number `first_batch`.
+    /// Creates the items of a group of batches.
     pub(crate) fn new(
         ranges: &'a mut DatabaseRanges,
-        (first_batch, group): (u32, &[BatchInfo]),
-        open_request: Option<ProtocolFrame>,
+        group: &'a BatchGroup,
         store: &'s HitStore,
-        report_progress: &'a dyn Fn(f64),
+        report_progress: &'a dyn Fn(f64, f64),
         checkpoint: Option<&'a mut SearchCheckpoint>,
     ) -> Self {
-        let batches = (first_batch..).zip(group).map(|(number, info)| BatchSearch {
-            number,
-            info: *info,
-            ranges: vec![None; ranges.count()],
-            thresholds: EvalueThresholds::default(),
+        let mut first_query = group.first_query;
+        let batches = (group.first_batch..).zip(&group.batches).map(|(number, info)| {
+            let batch = BatchSearch {
+                number,
+                first_query,
+                info: *info,
+                ranges: vec![None; ranges.count()],
+                thresholds: EvalueThresholds::default(),
+                expected_subjects: None,
+            };
+            first_query += u64::from(info.queries);
+            batch
         });
         let (batches, order) = (batches.collect(), ranges.search_order());
         Self {
@@ -87,37 +126,62 @@ impl<'a, 's> RangeItems<'a, 's> {
             ranges,
             order,
             batches,
-            open_request,
+            group,
             finished_items: 0,
             report_progress,
             store,
+            searched_batches: 0,
+            expected_subjects: 0.0,
             dropped_subjects: 0,
             checkpoint,
         }
     }
 
-    /// Takes those ranges out of `finished` that the stopped search had finished for batches of this group. If the hits
-    /// of a range cannot be parsed, the range is searched again.
+    /// Records a finished range of a batch, whose hits were added to the thresholds.
+    fn finish_range(&mut self, index: usize, range: usize, extensions: i64, hits: FileExtent) {
+        let batch = &mut self.batches[index];
+        batch.ranges[range] = Some((extensions, hits));
+        let share = batch.ranges.iter().flatten().count() as f64 / batch.ranges.len() as f64;
+        let expected = batch.thresholds.expected_subjects(share);
+        self.searched_batches += u64::from(batch.expected_subjects.is_none());
+        self.expected_subjects += expected - batch.expected_subjects.replace(expected).unwrap_or(0.0);
+        self.finished_items += 1;
+    }
+
+    /// Reports the finished fraction of the items. Batches that have not searched a range are expected to have as many
+    /// subjects as the others.
+    pub(crate) fn report_fraction(&self) {
+        let subjects = self.expected_subjects * self.batches.len() as f64 / self.searched_batches.max(1) as f64;
+        (self.report_progress)(self.finished_fraction(), subjects);
+    }
+
+    /// Takes those ranges out of `finished` that the stopped search had finished for batches of this group. If the batch
+    /// had other queries, or the hits of a range cannot be parsed, the range is searched again.
     pub(crate) fn restore_ranges(
         &mut self,
-        finished: &mut BTreeMap<(u32, u64), (i64, FileExtent)>,
+        finished: &mut BTreeMap<(u32, u64), FinishedRange>,
     ) -> Result<(), SearchError> {
-        for batch in &mut self.batches {
-            let all = (batch.number, 0)..=(batch.number, u64::MAX);
-            let own: Vec<(u32, u64)> = finished.range(all).map(|(key, _)| *key).collect();
+        for index in 0..self.batches.len() {
+            let number = self.batches[index].number;
+            let own: Vec<(u32, u64)> = finished.range((number, 0)..=(number, u64::MAX)).map(|(key, _)| *key).collect();
             for key in own {
-                let Some((extensions, kept)) = finished.remove(&key) else { continue };
-                let hits = batch.parse_hits(&self.store.read(kept)?);
-                let (Some(hits), Some(range)) = (hits, batch.ranges.get_mut(key.1 as usize)) else { continue };
+                let (Some(found), batch) = (finished.remove(&key), &mut self.batches[index]) else { continue };
+                if (found.first_query, found.queries) != (batch.first_query, batch.info.queries) {
+                    continue;
+                }
+                let hits = batch.parse_hits(&self.store.read(found.hits)?);
+                let range = Some(key.1 as usize).filter(|range| *range < batch.ranges.len());
+                let (Some(hits), Some(range)) = (hits, range) else { continue };
                 batch.thresholds.add_hits(&hits, 0);
-                *range = Some((extensions, kept));
-                self.finished_items += 1;
+                self.finish_range(index, range, found.extensions, found.hits);
             }
         }
-        if self.finished_items > 0 {
-            (self.report_progress)(self.finished_items as f64 / self.item_count().max(1) as f64);
-        }
         Ok(())
+    }
+
+    /// Returns the finished fraction of the items, 0 to 1.
+    pub(crate) fn finished_fraction(&self) -> f64 {
+        self.finished_items as f64 / self.item_count().max(1) as f64
     }
 
     /// Returns the number of items.
@@ -175,11 +239,12 @@ impl BatchHits<'_> {
 impl WorkItems for RangeItems<'_, '_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
         let (_, range, batch) = self.item_place(item);
-        let (range, group_start) = (self.ranges.range(range), self.batches[0].number);
-        let batch = &mut self.batches[batch];
-        let (number, start) =
-            if self.open_request.is_some() { (OPEN_BATCH, OPEN_BATCH) } else { (batch.number, group_start) };
+        let (range, batch) = (self.ranges.range(range), &mut self.batches[batch]);
+        let is_open = self.group.open_request.is_some();
+        let (number, start) = if is_open { (OPEN_BATCH, OPEN_BATCH) } else { (batch.number, self.group.first_batch) };
+        let sizes: &[i32] = if is_open { &[] } else { &self.group.sizes };
         let request = ProtocolFrame::new(b'R').with_u64(item.0).with_u32(number).with_u32(start);
+        let request = request.with_u32(sizes.len() as u32).with_i32s(sizes);
         batch.thresholds.append_to(request.with_u32(range.first).with_u32(range.end))
     }
 
@@ -216,14 +281,19 @@ impl WorkItems for RangeItems<'_, '_> {
         let bytes = hits.iter().fold(ProtocolFrame::new(b'H'), |frame, hits| frame.with_text(hits)).into_body();
         let kept = self.store.append(&bytes)?;
         if let Some(journal) = &mut self.checkpoint {
-            let (batch, range) = (batch.number, range as u64);
-            journal.append_entry(&CheckpointEntry::Range { batch, range, extensions, hits: kept })?;
+            journal.append_entry(&CheckpointEntry::Range(FinishedRange {
+                batch: batch.number,
+                range: range as u64,
+                first_query: batch.first_query,
+                queries: batch.info.queries,
+                extensions,
+                hits: kept,
+            }))?;
         }
         batch.thresholds.add_hits(&hits, list_capacity);
-        batch.ranges[range] = Some((extensions, kept));
         self.dropped_subjects += dropped_subjects;
-        self.finished_items += 1;
-        (self.report_progress)(self.finished_items as f64 / self.item_count() as f64);
+        self.finish_range(index, range, extensions, kept);
+        self.report_fraction();
         Ok(ItemResult::Done)
     }
 
@@ -235,7 +305,7 @@ impl WorkItems for RangeItems<'_, '_> {
     }
 
     fn setup_requests(&self) -> Vec<ProtocolFrame> {
-        self.open_request.iter().cloned().collect()
+        self.group.open_request.iter().cloned().collect()
     }
 
     fn describe_item(&self, item: ItemId) -> String {
@@ -414,6 +484,10 @@ mod tests {
     const BATCH: BatchInfo =
         BatchInfo { queries: 2, letters: 99, is_last: false, has_joint_hits: false, is_unsplittable: false };
 
+    fn group(first_batch: u32, batches: Vec<BatchInfo>) -> BatchGroup {
+        BatchGroup { first_batch, first_query: 40, batches, sizes: vec![99], open_request: None }
+    }
+
     fn response(item: u64) -> Response {
         let hits = vec![vec![7; item as usize], Vec::new()];
         Response::Hits { item: ItemId(item), extensions: 3, list_capacity: 0, dropped_subjects: 1, hits }
@@ -426,11 +500,13 @@ mod tests {
         let cuts = [(0, 5, 10), (5, 9, 30), (9, 12, 20)];
         let mut ranges = DatabaseRanges::new(&cuts, &DatabaseVolumes::default(), true);
         let alone = BatchInfo { is_unsplittable: true, ..BATCH };
-        let mut items = RangeItems::new(&mut ranges, (5, &[BATCH, alone, BATCH]), None, &store, &|_| {}, None);
+        let group = group(5, vec![BATCH, alone, BATCH]);
+        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_, _| {}, None);
         assert_eq!(items.item_count(), 9);
         let request = |number, first, end| {
             let request = ProtocolFrame::new(b'R').with_u64(3 * u64::from(first == 5) + u64::from(number == 7) * 2);
-            request.with_u32(number).with_u32(5).with_u32(first).with_u32(end).with_u32(0).to_bytes()
+            let request = request.with_u32(number).with_u32(5).with_u32(1).with_i32s(&[99]);
+            request.with_u32(first).with_u32(end).with_u32(0).to_bytes()
         };
         assert_eq!(items.item_request(ItemId(0)).to_bytes(), request(5, 0, 5));
         assert_eq!(items.item_request(ItemId(2)).to_bytes(), request(7, 0, 5));
@@ -449,12 +525,36 @@ mod tests {
     }
 
     #[test]
+    fn a_stopped_search_keeps_ranges_of_batches_with_the_same_queries() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let store = HitStore::create_unnamed(directory.path()).expect("scratch can be written");
+        let mut ranges = DatabaseRanges::new(&[(0, 5, 10), (5, 9, 30)], &DatabaseVolumes::default(), true);
+        let group = group(3, vec![BATCH, BATCH]);
+        let body = ProtocolFrame::new(b'H').with_text(b"").with_text(b"").into_body();
+        let hits = store.append(&body).expect("scratch can be written");
+        let found = |batch, range, first_query, queries| {
+            ((batch, range), FinishedRange { batch, range, first_query, queries, extensions: 3, hits })
+        };
+        // The second batch begins with query 42. A batch of the predicted size had other queries.
+        let finished =
+            [found(3, 0, 40, 2), found(3, 1, 40, 3), found(4, 0, 43, 2), found(4, 1, 42, 2), found(5, 0, 44, 2)];
+        let mut finished = BTreeMap::from(finished);
+        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_, _| {}, None);
+        items.restore_ranges(&mut finished).expect("the hits can be read");
+        assert_eq!(items.finished_items, 2);
+        assert_eq!(items.batches[0].ranges, [Some((3, hits)), None]);
+        assert_eq!(items.batches[1].ranges, [None, Some((3, hits))]);
+        assert_eq!(finished.into_keys().collect::<Vec<_>>(), [(5, 0)]);
+    }
+
+    #[test]
     fn a_host_gets_the_range_that_it_searches_and_the_next_one() {
         let directory = tempfile::tempdir().expect("scratch");
         let store = HitStore::create_unnamed(directory.path()).expect("scratch can be written");
         let cuts = [(0, 5, 10), (5, 9, 10), (9, 12, 10), (12, 13, 10)];
         let mut ranges = DatabaseRanges::new(&cuts, &DatabaseVolumes::default(), true);
-        let mut items = RangeItems::new(&mut ranges, (0, &[BATCH, BATCH]), None, &store, &|_| {}, None);
+        let group = group(0, vec![BATCH, BATCH]);
+        let mut items = RangeItems::new(&mut ranges, &group, &store, &|_, _| {}, None);
         let suited = |items: &RangeItems<'_, '_>, host| -> Vec<u64> {
             (0..8).filter(|item| items.suits_host(host, ItemId(*item))).collect()
         };

@@ -125,7 +125,7 @@ impl WorkerBackend for LocalBackend {
         let frame_sender = self.sender.clone();
         let on_frame = move |frame| frame_sender.send(WorkerFrame { worker, attempt, frame }).is_ok();
         // All workers print the same warnings, so only those of the first worker are shown.
-        let tells = self.prints_warnings && worker == 0 && attempt == 0;
+        let tells = self.prints_warnings && worker == 0;
         let program = self.program.clone();
         let failed = |source| EngineError::Io { program, action: "start", source };
         let process =

@@ -10,8 +10,8 @@
 //! |---|---|---|
 //! | `I`: open the files | minimum number of ranges, maximum size of a range (bytes of letters; 0: none), memory for reports (bytes), scratch directory, command line, fields of rows | volumes, 1 if there are no queries, 1 if batch sizes vary, size of the first batch, number of ranges as it would have to be requested, ranges |
 //! | `B`: open a batch | number of the batch, sizes of the batches up to it | number of queries, number of letters, 1 for the last batch, the flags `has_joint_hits` and `is_unsplittable` |
-//! | `G`: open a group of batches | number of its first batch, maximum number of queries before its last batch | number of batches, and each batch as in the response to `B` |
-//! | `R`: search a range (response `H`) | item, number of the batch and of the first batch of its group ([`OPEN_BATCH`] twice: the batch of the last `B`), start and end of the range, number of queries with full lists, index and e-value threshold of each | item, extensions, maximum length of a list (0: unknown), dropped subjects, hits of each query |
+//! | `G`: open a group of batches | number of its first batch, maximum number of queries before its last batch, maximum number of batches, sizes of the batches up to the last one | number of batches, and each batch as in the response to `B` |
+//! | `R`: search a range (response `H`) | item, number of the batch and of the first batch of its group ([`OPEN_BATCH`] twice: the batch of the last `B`), number of sizes, sizes of the batches up to the last one of the group, start and end of the range, number of queries with full lists, index and e-value threshold of each | item, extensions, maximum length of a list (0: unknown), dropped subjects, hits of each query |
 //! | `E`: no more ranges | | |
 //! | `O`: report on queries | item, first query, end, 1 if the batch is unsplittable, hits | item, size of the report, checksum, lines for the SAM header, rows |
 //! | `A`: search and report a batch | item (number of the batch), sizes of batches | item, number of queries, 1 for the last batch, size of the report, checksum, lines for the SAM header, rows |
@@ -215,6 +215,13 @@ pub(crate) struct InitResponse {
     /// First sequence, end (exclusive) and number of letters of each range. Sequences of the database are numbered from
     /// 0.
     pub(crate) ranges: Vec<(u32, u32, u64)>,
+}
+
+impl InitResponse {
+    /// Returns the number of letters of queries that the program puts into each batch; 0 if it varies.
+    pub(crate) fn fixed_batch_letters(&self) -> u64 {
+        if self.batch_sizes_vary { 0 } else { self.batch_size.max(0) as u64 }
+    }
 }
 
 /// A batch of queries.

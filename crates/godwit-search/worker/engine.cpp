@@ -48,6 +48,7 @@ CEngine::QueryReader::QueryReader(CNcbiIstream& from, const CBlastInputSourceCon
 CRef<CBlastQueryVector> CEngine::QueryReader::Next(int32_t letters) {
     input->SetBatchSize(letters);
     CRef<CBlastQueryVector> read = input->GetNextSeqBatch(*scope);
+    sizes.push_back(letters);
     ++next_batch;
     queries += uint32_t(read->Size());
     return read;
@@ -123,6 +124,11 @@ void CEngine::CloseBatch() {
     m_Queries.Reset();
 }
 
+/// Returns the size of a batch, letters. The last size applies to all later batches.
+static int32_t SizeOf(const vector<int32_t>& sizes, size_t batch) {
+    return batch < sizes.size() ? sizes[batch] : sizes.back();
+}
+
 BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool to_share) {
     m_Group.clear();
     m_Selected = -1;
@@ -138,7 +144,7 @@ BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool
         m_Info.is_last = m_Reader->AtEnd();
         if (m_Info.is_last) return m_Info;
         const uint32_t next = m_Reader->next_batch;
-        m_Queries = m_Reader->Next(next < sizes.size() ? sizes[next] : sizes.back());
+        m_Queries = m_Reader->Next(SizeOf(sizes, next));
     } while (m_Reader->next_batch <= number);
     m_Info.queries = uint32_t(m_Queries->Size());
     m_Info.is_last = m_Reader->AtEnd();
@@ -162,7 +168,7 @@ void CEngine::Describe() {
 }
 
 /// Reads the next batch of m_GroupReader into m_Group.
-void CEngine::ReadGroupBatch() {
+void CEngine::ReadGroupBatch(const vector<int32_t>& sizes) {
     if (!m_GroupReader) {
         unique_ptr<ifstream> file(new ifstream(m_QueryPath));
         CRef<CScope> scope(new CScope(*CObjectManager::GetInstance()));
@@ -171,17 +177,28 @@ void CEngine::ReadGroupBatch() {
     }
     const uint32_t number = m_GroupReader->next_batch;
     GroupBatch& batch = m_Group[number];
-    batch.queries = m_GroupReader->Next(BatchSize({}));
+    batch.queries = m_GroupReader->Next(SizeOf(sizes, number));
     batch.is_last = m_GroupReader->AtEnd();
 }
 
-void CEngine::SelectBatch(uint32_t number, uint32_t first) {
+void CEngine::SelectBatch(uint32_t number, uint32_t first, const vector<int32_t>& sizes) {
+    if (m_GroupReader) {
+        // If a size was predicted wrongly, the batches that were read have other queries.
+        const vector<int32_t>& read = m_GroupReader->sizes;
+        for (size_t batch = 0; batch < read.size(); ++batch) {
+            if (read[batch] == SizeOf(sizes, batch)) continue;
+            m_GroupReader.reset();
+            m_Group.clear();
+            m_Selected = -1;
+            break;
+        }
+    }
     m_Group.erase(m_Group.begin(), m_Group.lower_bound(first));
     if (m_Selected == int64_t(number)) return;
     if (m_GroupReader && m_GroupReader->next_batch > number && m_Group.count(number) == 0) m_GroupReader.reset();
     while (m_Group.count(number) == 0) {
         if (m_GroupReader && m_GroupReader->AtEnd()) throw std::logic_error("the queries have no batch of this number");
-        ReadGroupBatch();
+        ReadGroupBatch(sizes);
         m_Group.erase(m_Group.begin(), m_Group.lower_bound(first));
     }
     CloseBatch();
@@ -193,13 +210,14 @@ void CEngine::SelectBatch(uint32_t number, uint32_t first) {
     Describe();
 }
 
-vector<BatchInfo> CEngine::OpenGroup(uint32_t first, uint32_t max_queries) {
+vector<BatchInfo> CEngine::OpenGroup(uint32_t first, uint32_t max_queries, uint32_t max_batches,
+                                     const vector<int32_t>& sizes) {
     vector<BatchInfo> group;
     uint32_t queries = 0;
     do {
-        SelectBatch(first + uint32_t(group.size()), first);
+        SelectBatch(first + uint32_t(group.size()), first, sizes);
         group.push_back(m_Info);
         queries += m_Info.queries;
-    } while (!m_Info.is_last && queries < max_queries);
+    } while (!m_Info.is_last && queries < max_queries && group.size() < max_batches);
     return group;
 }

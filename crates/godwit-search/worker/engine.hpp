@@ -82,12 +82,14 @@ public:
     /// later batches. Returns a batch without queries if the input has fewer batches. If `to_share` is false, the batch is
     /// only valid for ReportAlone.
     BatchInfo OpenBatch(uint32_t number, const std::vector<int32_t>& sizes, bool to_share);
-    /// Opens batches from `first` (0-based) on and keeps them open together, for SelectBatch. Ends with the last batch, or
-    /// with the batch that brings the number of queries to `max_queries`. Only for programs whose batch sizes do not vary.
-    std::vector<BatchInfo> OpenGroup(uint32_t first, uint32_t max_queries);
+    /// Opens batches from `first` (0-based) on and keeps them open together, for SelectBatch. Ends with the last batch, with
+    /// the batch that brings the number of queries to `max_queries`, or after `max_batches` batches. `sizes` is as in
+    /// OpenBatch.
+    std::vector<BatchInfo> OpenGroup(uint32_t first, uint32_t max_queries, uint32_t max_batches,
+                                     const std::vector<int32_t>& sizes);
     /// Makes batch `number` of the open group the batch that Search searches. Closes the batches before `first`. A worker
-    /// that has not opened the group yet reads its batches here.
-    void SelectBatch(uint32_t number, uint32_t first);
+    /// that has not opened the group yet, or has opened it with other sizes, reads its batches here.
+    void SelectBatch(uint32_t number, uint32_t first, const std::vector<int32_t>& sizes);
     /// Returns the size of the next batch in letters, given the number of extensions of each earlier batch.
     int32_t BatchSize(const std::vector<int32_t>& extensions) const;
     /// Returns true if the size of a batch depends on the extensions of earlier batches.
@@ -124,6 +126,8 @@ private:
         uint32_t next_batch = 0;
         /// Number of queries in the batches that were read.
         uint32_t queries = 0;
+        /// Sizes of the batches that were read, letters.
+        std::vector<int32_t> sizes;
 
         QueryReader(ncbi::CNcbiIstream& from, const ncbi::blast::CBlastInputSourceConfig& source,
                     ncbi::CRef<ncbi::objects::CScope> in_scope);
@@ -140,7 +144,7 @@ private:
     void MakeFormatter(const ncbi::CArgs& args, const std::string& command_line);
     void CloseBatch();
     void Describe();
-    void ReadGroupBatch();
+    void ReadGroupBatch(const std::vector<int32_t>& sizes);
     void Prepare();
     void RunPreliminarySearch();
     void CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
@@ -180,6 +184,8 @@ private:
     /// writer filter them.
     bool m_KeepsUnfilteredHits = false;
     bool m_QueriesAreEmpty = false;
+    /// The kernel was advised that this process reads the database in random order.
+    bool m_ReadsRandomly = false;
 
     /// Number of queries in the batches before the current one of m_Reader.
     uint32_t m_EarlierQueries = 0;

@@ -231,7 +231,9 @@ private:
 
     void OpenGroup(FrameReader& from) {
         const uint32_t first = from.Get<uint32_t>();
-        const vector<BatchInfo> group = m_Engine->OpenGroup(first, from.Get<uint32_t>());
+        const uint32_t max_queries = from.Get<uint32_t>();
+        const uint32_t max_batches = from.Get<uint32_t>();
+        const vector<BatchInfo> group = m_Engine->OpenGroup(first, max_queries, max_batches, Numbers(from));
         FrameWriter to;
         to.Put<uint32_t>(uint32_t(group.size()));
         for (const BatchInfo& batch : group) PutBatch(batch, to);
@@ -263,6 +265,8 @@ private:
         /// Number of a batch of the open group, and of the first batch of this group. ANY_BATCH for the batch that was
         /// opened last.
         uint32_t batch, group_start;
+        /// Sizes of the batches up to the last one of the group, letters.
+        vector<int32_t> sizes;
         Range range;
     };
     static constexpr uint32_t ANY_BATCH = UINT32_MAX;
@@ -272,6 +276,7 @@ private:
         request.item = from.Get<uint64_t>();
         request.batch = from.Get<uint32_t>();
         request.group_start = from.Get<uint32_t>();
+        for (uint32_t left = from.Get<uint32_t>(); left > 0; --left) request.sizes.push_back(from.Get<int32_t>());
         request.range.first = from.Get<uint32_t>();
         request.range.last = from.Get<uint32_t>();
         for (uint32_t left = from.Get<uint32_t>(); left > 0; --left) {
@@ -297,7 +302,7 @@ private:
         // A search covers consecutive ranges with the same batch; a request with another batch starts the next search.
         for (bool changes_batch = true; changes_batch;) {
             changes_batch = false;
-            if (request.batch != ANY_BATCH) m_Engine->SelectBatch(request.batch, request.group_start);
+            if (request.batch != ANY_BATCH) m_Engine->SelectBatch(request.batch, request.group_start, request.sizes);
             m_Engine->Search(request.range, [&](RangeHits&& found, Range& range) {
                 SendRangeHits(request.item, found);
                 string body;

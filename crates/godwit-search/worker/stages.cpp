@@ -1,6 +1,8 @@
 // The stages of a search: collecting hits from the engine, submitting hits to it, and formatting the report.
 #include <ncbi_pch.hpp>
 
+#include <sys/mman.h>
+
 #include <algo/blast/api/objmgr_query_data.hpp>
 #include <algo/blast/api/setup_factory.hpp>
 #include <algo/blast/api/traceback_stage.hpp>
@@ -30,6 +32,19 @@ public:
         g_Hooks.stream = NULL;
     }
 };
+
+/// Advises the kernel how this process reads the sequences and headers of the database that it has mapped. With
+/// MADV_RANDOM the kernel reads only the pages that are used; otherwise it reads many pages around each of them.
+void AdviseDatabaseReads(int advice) {
+    ifstream maps("/proc/self/maps");
+    for (string line; getline(maps, line);) {
+        const string ending = line.size() < 4 ? string() : line.substr(line.size() - 4);
+        if (ending != ".psq" && ending != ".nsq" && ending != ".phr" && ending != ".nhr") continue;
+        unsigned long start = 0, end = 0;
+        // The advice changes only the speed, so a failure is ignored.
+        if (sscanf(line.c_str(), "%lx-%lx", &start, &end) == 2) madvise(reinterpret_cast<void*>(start), end - start, advice);
+    }
+}
 
 }  // namespace
 
@@ -71,6 +86,8 @@ void CEngine::CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& r
 
 void CEngine::Search(Range range, const function<bool(RangeHits&&, Range&)>& next) {
     StageClock clock(m_Seconds.search);
+    if (m_ReadsRandomly) AdviseDatabaseReads(MADV_NORMAL);
+    m_ReadsRandomly = false;
     HooksScope scope;
     const size_t groups = m_Info.has_joint_hits ? 1 : m_Info.queries;
     RangeHits found;
@@ -168,6 +185,10 @@ void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string&
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.traceback);
+        // Groups of batches search a database that exceeds the memory. The subjects of a report lie all over it, so reading
+        // around each of them would read all of it again for each report.
+        m_ReadsRandomly = m_GroupReader != nullptr;
+        if (m_ReadsRandomly) AdviseDatabaseReads(MADV_RANDOM);
         HooksScope scope;
         vector<HitList> hits = GetHits(bytes);
         SubmitHits(hits);

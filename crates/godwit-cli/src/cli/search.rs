@@ -9,7 +9,7 @@ use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct SearchArgs {
-    /// Split the database into this many ranges of sequences [default: 16 per worker, more if a range would not fit into memory, or none if there are enough queries to distribute]; diamond, mmseqs: split the queries into this many pieces [default: 2 per worker]
+    /// Split the database into this many ranges of sequences [default: up to 20 per worker, by the work of a range, more if a range would not fit into memory, or none if there are enough queries to distribute]; diamond, mmseqs: split the queries into this many pieces [default: 2 per worker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub fragments: Option<u32>,
     /// Number of search processes, on each host of a cluster run [default: -num_threads, or --threads; diamond, mmseqs: 1]

@@ -358,6 +358,7 @@ mod tests {
             read_s: 40.0,
             search_s: 300.0,
             report_s: 3.0,
+            report_s_per_subject: None,
             total_s: 306.0,
         };
         let text = forecast_text(&forecast);
