@@ -20,8 +20,18 @@ use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::DatasetExec;
 
 /// The names of the table functions that the engine registers.
-const TABLE_FUNCTIONS: [&str; 8] =
-    ["reads", "variants", "genotypes", "overlaps", "nearest", "coverage", "coverage_windows", "pileup"];
+const TABLE_FUNCTIONS: [&str; 10] = [
+    "reads",
+    "variants",
+    "genotypes",
+    "overlaps",
+    "nearest",
+    "coverage",
+    "coverage_windows",
+    "pileup",
+    "mismatches",
+    "insert_sizes",
+];
 
 /// The datasets of a catalog as a DataFusion schema, in which each dataset is a table.
 #[derive(Clone, Debug)]

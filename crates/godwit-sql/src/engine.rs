@@ -40,8 +40,10 @@ use crate::error_messages::name_list;
 use crate::functions;
 use crate::genotypes::{self, GenotypeFunction};
 use crate::gff_attributes::gff_attributes_function;
+use crate::insert_sizes::{self, InsertSizeFunction};
 use crate::interval_functions::{IntervalPairFunction, PairKind};
 use crate::interval_join_rule::{self, IntervalJoinRule};
+use crate::mismatches::MISMATCHES;
 use crate::pileup::PILEUP;
 use crate::read_sweep::SweepFunction;
 use crate::table_functions::DatasetFunction;
@@ -273,9 +275,10 @@ impl QueryEngine {
             state.register_udtf(pair_kind.name(), Arc::new(IntervalPairFunction { pair_kind, tables: tables.clone() }));
         }
         state.register_udtf(genotypes::FUNCTION_NAME, Arc::new(GenotypeFunction { tables: tables.clone() }));
+        state.register_udtf(insert_sizes::FUNCTION_NAME, Arc::new(InsertSizeFunction { tables: tables.clone() }));
         let windows = CoverageWindowsFunction { tables: tables.clone() };
         state.register_udtf(coverage_windows::FUNCTION_NAME, Arc::new(windows));
-        for kind in [&COVERAGE, &PILEUP] {
+        for kind in [&COVERAGE, &PILEUP, &MISMATCHES] {
             state.register_udtf(kind.name, Arc::new(SweepFunction { kind, tables: tables.clone() }));
         }
         Ok(Self {

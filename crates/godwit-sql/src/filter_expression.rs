@@ -8,7 +8,6 @@
 
 mod evaluation;
 mod parser;
-mod pattern;
 mod symbol;
 
 use std::collections::BTreeSet;

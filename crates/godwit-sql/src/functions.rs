@@ -26,6 +26,7 @@ use godwit_query::REGION_FUNCTION;
 
 use crate::contig_source::ContigSource;
 use crate::read_filter::{self, filter_condition};
+use crate::variant_filter::{has_variant_columns, variant_condition};
 
 /// Functions that test FLAG bits (SAMv1 §1.4), with the tested bits.
 const FLAG_TESTS: [(&str, u16); 12] = [
@@ -168,8 +169,8 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
     Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
 }
 
-/// Returns the condition that replaces `filter('mapq > 30')`. If several tables contain reads, the first argument
-/// selects the table, as for `region`.
+/// Returns the condition that replaces `filter('mapq > 30')` or `filter('QUAL > 30')`. If a statement has several
+/// tables, the first argument selects the table, as for `region`.
 fn expand_filter(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
     let function = read_filter::FUNCTION_NAME;
     let (table, text) = match arguments {
@@ -178,7 +179,9 @@ fn expand_filter(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> R
         _ => (None, None),
     };
     let Some(text) = text else {
-        return plan_err!("{function}() takes a filter expression of samtools in single quotes, such as 'mapq > 30'");
+        return plan_err!(
+            "{function}() takes a filter expression of samtools or bcftools in single quotes, such as 'mapq > 30'"
+        );
     };
     let find_column = |name: &str| match &table {
         Some(table) => {
@@ -188,9 +191,17 @@ fn expand_filter(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> R
         None if schema.qualified_fields_with_unqualified_name(name).is_empty() => Ok(None),
         None => unique_column(name, function, schema).map(Some),
     };
-    filter_condition(text, find_column, || {
-        ContigSource::from_plan(plan, &find_column("contig").ok()??).single_dataset()
-    })
+    let find_dataset = || ContigSource::from_plan(plan, &find_column("contig").ok()??).single_dataset();
+    let fields = schema.iter().filter(|(relation, _)| table.is_none() || *relation == table.as_ref());
+    if !has_variant_columns(fields.map(|(_, field)| field.name().as_str())) {
+        return filter_condition(text, find_column, find_dataset);
+    }
+    let find_typed_column = |name: &str| {
+        let Some(column) = find_column(name)? else { return Ok(None) };
+        let data_type = schema.qualified_field_from_column(&column)?.1.data_type().clone();
+        Ok(Some((column, data_type)))
+    };
+    variant_condition(text, &find_typed_column, &|| Some(find_dataset()?.samples()?.len()))
 }
 
 /// Returns the column with this name. Fails if no table or more than one table has such a column.

@@ -6,7 +6,6 @@
 //! a base or a deletion there. The input reads must be sorted by position. Memory grows with the number of positions
 //! that the reads over one base cover.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Builder, RecordBatch, StringBuilder};
@@ -14,6 +13,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef
 use datafusion::arrow::error::ArrowError;
 use godwit_model::{Region, flags};
 
+use crate::position_blocks::PositionBlocks;
 use crate::read_sweep::{EXCLUDED_FLAGS, Sweep, SweepKind, SweepPosition, cigar_operations, read_column};
 
 /// The table function `pileup`.
@@ -26,12 +26,10 @@ pub(crate) static PILEUP: SweepKind = SweepKind {
 };
 
 /// Columns with the number of reads that have a certain base, or any other base.
-const BASE_COLUMNS: [&str; 5] = ["A", "C", "G", "T", "N"];
+pub(crate) const BASE_COLUMNS: [&str; 5] = ["A", "C", "G", "T", "N"];
 /// Columns with other counts, after those of bases: deletions, insertions directly after the position, and bases of
 /// reads on the reverse strand.
 const OTHER_COLUMNS: [&str; 3] = ["deletions", "insertions", "reverse"];
-/// Number of positions whose counts are allocated together.
-const BLOCK_POSITIONS: i32 = 64;
 
 fn pileup_schema() -> SchemaRef {
     let counts = ["position", "end_position", "depth"].into_iter().chain(BASE_COLUMNS).chain(OTHER_COLUMNS);
@@ -73,8 +71,7 @@ impl PileupBuilder {
 struct PileupSweep {
     region: Option<Region>,
     position: SweepPosition,
-    /// Counts of [`BLOCK_POSITIONS`] positions from the key times that number on, 0-based.
-    blocks: BTreeMap<i32, Vec<PositionCounts>>,
+    counts: PositionBlocks<PositionCounts>,
     builder: PileupBuilder,
 }
 
@@ -99,7 +96,7 @@ impl Sweep for PileupSweep {
                 self.finish();
             }
             self.position.advance(contig, position)?;
-            self.emit_before(position / BLOCK_POSITIONS);
+            self.emit_before(i64::from(position));
             let bases = if bases.is_valid(row) { bases.value(row) } else { "" };
             self.add_read(position, cigars.value(row), bases.as_bytes(), flags & flags::REVERSE != 0)?;
         }
@@ -107,7 +104,7 @@ impl Sweep for PileupSweep {
     }
 
     fn finish(&mut self) {
-        self.emit_before(i32::MAX);
+        self.emit_before(i64::MAX);
     }
 
     fn row_count(&self) -> usize {
@@ -123,12 +120,11 @@ impl Sweep for PileupSweep {
 }
 
 impl PileupSweep {
-    /// Appends the rows of the blocks with smaller keys than this one, which no later read can change.
-    fn emit_before(&mut self, next_block: i32) {
-        while let Some(entry) = self.blocks.first_entry().filter(|entry| *entry.key() < next_block) {
-            let (block, block_counts) = entry.remove_entry();
-            for (offset, counts) in block_counts.iter().enumerate() {
-                let position = block * BLOCK_POSITIONS + offset as i32;
+    /// Appends the rows of the blocks before this position, which no later read can change.
+    fn emit_before(&mut self, position: i64) {
+        while let Some((first, counts)) = self.counts.take_before(position) {
+            for (offset, counts) in counts.iter().enumerate() {
+                let position = first + offset as i32;
                 let is_requested =
                     self.region.as_ref().is_none_or(|region| (region.start..region.end).contains(&(position as u32)));
                 if is_requested && (counts.deletions > 0 || counts.bases.iter().any(|count| *count > 0)) {
@@ -136,12 +132,6 @@ impl PileupSweep {
                 }
             }
         }
-    }
-
-    fn counts_at(&mut self, position: i32) -> &mut PositionCounts {
-        let new_block = || vec![PositionCounts::default(); BLOCK_POSITIONS as usize];
-        let block = self.blocks.entry(position / BLOCK_POSITIONS).or_insert_with(new_block);
-        &mut block[(position % BLOCK_POSITIONS) as usize]
     }
 
     /// Adds the bases, deletions and insertions of a read.
@@ -162,7 +152,7 @@ impl PileupSweep {
             }
             if on_reference && letter != b'N' {
                 for offset in 0..length {
-                    let counts = self.counts_at((position + offset) as i32);
+                    let counts = self.counts.at((position + offset) as i32);
                     match on_read {
                         true => {
                             let letter = usize::try_from(base + offset).ok().and_then(|at| bases.get(at));
@@ -173,7 +163,7 @@ impl PileupSweep {
                     }
                 }
                 if is_insertion_next(&operations[at + 1..]) {
-                    self.counts_at((end - 1) as i32).insertions += 1;
+                    self.counts.at((end - 1) as i32).insertions += 1;
                 }
             }
             position = end;
@@ -184,7 +174,7 @@ impl PileupSweep {
 }
 
 /// Returns the index of the column of a base.
-fn base_index(letter: Option<&u8>) -> usize {
+pub(crate) fn base_index(letter: Option<&u8>) -> usize {
     match letter {
         Some(b'A') => 0,
         Some(b'C') => 1,

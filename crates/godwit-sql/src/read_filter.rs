@@ -1,4 +1,4 @@
-//! The SQL function `filter('mapq > 30 && [NM] < 2')`, which tests reads by a filter expression of samtools.
+//! The SQL function `filter('mapq > 30 && [NM] < 2')` on tables of reads, which tests them by a filter expression of samtools.
 //!
 //! Before planning, a call is replaced by a [`ReadFilterFunction`] whose arguments are the columns that the expression
 //! needs. A filter therefore sees only the columns and values that the table shows.
@@ -82,7 +82,7 @@ pub(crate) fn filter_condition(
 }
 
 /// Returns the start of an expression, in double quotes, for error messages.
-fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     let mut letters = text.chars();
     let start: String = letters.by_ref().take(MAX_EXCERPT_CHARACTERS).collect();
     format!("{start:?}{}", if letters.next().is_some() { ".." } else { "" })

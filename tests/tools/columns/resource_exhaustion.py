@@ -23,6 +23,8 @@ def statements_with_outcome(table):
         yield "refused", f"SELECT * FROM reads('{file}')"
         yield "refused", f"SELECT * FROM genotypes('{file}')"
         yield "refused", f"SELECT * FROM pileup('{file}')"
+        yield "refused", f"SELECT * FROM mismatches('{file}')"
+        yield "refused", f"SELECT * FROM insert_sizes('{file}')"
         yield "refused", f"SELECT * FROM coverage_windows('{file}', 1)"
     for statement in [
         "SET datafusion.execution.batch_size = 1",
@@ -130,6 +132,9 @@ def statements_with_outcome(table):
         "[é]",
     ]:
         yield "any", f"SELECT count(*) FROM reads('{table}') WHERE filter('{expression}')"
+    for expression in ["(" * 5000 + "QUAL" + ")" * 5000, "-" * 20000 + "1", "QUAL+" * 20000 + "1", 'ALT~"' + "x" * 2000000 + '"', "XI[0-999999999]=1"]:
+        variants = f"SELECT 1.0 AS quality, ['A'] AS alternates FROM reads('{table}')"
+        yield "any", f"SELECT count(*) FROM ({variants}) WHERE filter('{expression}')"
     yield "any", "SELECT gff_attributes(repeat('a=b;', 10000000))"
     yield "any", "SELECT \"" + "x" * 1000000 + "\""
     yield "any", "\x00\x01\x02"

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::pattern::compile;
 use super::{ChainOperator, Comparison, Function, MAX_NESTING, Node, Symbol, UnaryOperator};
+use crate::number_text::parse_number;
+use crate::posix_pattern::{PatternSyntax, compile};
 
 /// The functions; the opening parenthesis follows the name directly.
 const FUNCTIONS: [(&str, Function); 10] = [
@@ -125,7 +126,7 @@ impl<'t> Parser<'t> {
                 let Node::Text(pattern) = self.nested(Self::equality)? else {
                     return Err(self.error("a pattern in double quotes is expected before the text"));
                 };
-                let pattern = compile(&String::from_utf8_lossy(&pattern))?;
+                let pattern = compile(&String::from_utf8_lossy(&pattern), PatternSyntax::Extended, false)?;
                 return Ok(Node::Pattern { text: left.into(), pattern, matches });
             }
         }
@@ -256,44 +257,4 @@ impl<'t> Parser<'t> {
 
 fn chain(first: Node, rest: Vec<(ChainOperator, Node)>) -> Node {
     if rest.is_empty() { first } else { Node::Chain(first.into(), rest) }
-}
-
-/// Parses the longest number with which a text begins, as `strtod` does. Returns the number and its length in bytes.
-fn parse_number(text: &str) -> Option<(f64, usize)> {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let sign_bytes = text.len() - unsigned.len();
-    let (magnitude, length) = parse_magnitude(unsigned)?;
-    Some((if text.starts_with('-') { -magnitude } else { magnitude }, sign_bytes + length))
-}
-
-fn parse_magnitude(text: &str) -> Option<(f64, usize)> {
-    let lower = text.get(..text.len().min(8)).unwrap_or_default().to_ascii_lowercase();
-    for (name, number) in [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)] {
-        if lower.starts_with(name) {
-            return Some((number, name.len()));
-        }
-    }
-    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        let length = digits.bytes().take_while(u8::is_ascii_hexdigit).count();
-        if length > 0 {
-            let digit = |byte: u8| f64::from(char::from(byte).to_digit(16).unwrap_or_default());
-            let number = digits.bytes().take(length).fold(0.0, |number, byte| number * 16.0 + digit(byte));
-            return Some((number, 2 + length));
-        }
-    }
-    let digit_count = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    let whole = digit_count(text);
-    let fraction = text[whole..].strip_prefix('.').map(digit_count);
-    if whole + fraction.unwrap_or_default() == 0 {
-        return None;
-    }
-    let mut length = whole + fraction.map_or(0, |digits| digits + 1);
-    if let Some(exponent) = text[length..].strip_prefix(['e', 'E']) {
-        let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        match digit_count(unsigned) {
-            0 => {}
-            digits => length += 1 + exponent.len() - unsigned.len() + digits,
-        }
-    }
-    Some((text[..length].parse().ok()?, length))
 }
