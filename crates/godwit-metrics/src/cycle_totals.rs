@@ -28,10 +28,12 @@ impl CycleSum {
         if self.pending.len() < values.len() {
             self.pending.resize(values.len(), 0);
         }
+        // No sum overflows, because at most 255 values are pending; without checks the compiler adds several at once.
+        let add = |(sum, value): (&mut u16, u16)| *sum = sum.wrapping_add(value);
         if reverse {
-            self.pending.iter_mut().zip(values.rev()).for_each(|(sum, value)| *sum += value);
+            self.pending.iter_mut().zip(values.rev()).for_each(add);
         } else {
-            self.pending.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+            self.pending.iter_mut().zip(values).for_each(add);
         }
     }
 

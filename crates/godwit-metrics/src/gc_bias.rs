@@ -2,7 +2,7 @@
 
 use std::io;
 
-use godwit_kernels::qc::{Alignment, ReferenceBases, count_byte_pairs};
+use godwit_kernels::qc::{Alignment, AlignmentBlock, ReferenceBases, count_byte_pairs};
 use godwit_model::{RawRecord, flags};
 
 use crate::metrics_text::{MetricsText, join_numbers};
@@ -65,16 +65,7 @@ impl GcBias {
         self.bases[gc] += alignment.codes.len() as u64;
         let start = record.position().max(0) as u32;
         let bases = reference.codes(record.contig(), start, start + alignment.reference_bases as u32)?;
-        let mismatches: u64 = alignment
-            .blocks
-            .iter()
-            .map(|block| {
-                let read = alignment.codes.get(block.read_start..).unwrap_or_default();
-                let against = bases.get(block.reference_offset..).unwrap_or_default();
-                let length = block.bases.min(read.len()).min(against.len());
-                count_byte_pairs(&read[..length], &against[..length], |a, b| a != b)
-            })
-            .sum();
+        let mismatches = count_mismatches(alignment, bases);
         self.errors[gc] += mismatches + alignment.indel_bases;
         Ok(())
     }
@@ -157,6 +148,18 @@ impl GcBias {
         }
         dropouts
     }
+}
+
+/// Counts the bases in alignment blocks that differ from the reference. `bases`: the codes of the reference from POS on.
+/// The function is not generic, so that this crate compiles it.
+fn count_mismatches(alignment: &Alignment, bases: &[u8]) -> u64 {
+    let block_mismatches = |block: &AlignmentBlock| {
+        let read = alignment.codes.get(block.read_start..).unwrap_or_default();
+        let against = bases.get(block.reference_offset..).unwrap_or_default();
+        let length = block.bases.min(read.len()).min(against.len());
+        count_byte_pairs(&read[..length], &against[..length], |a, b| a != b)
+    };
+    alignment.blocks.iter().map(block_mismatches).sum()
 }
 
 fn sum(values: &[u64; GC_BINS]) -> f64 {

@@ -28,7 +28,6 @@ const A_CODE: u8 = 1;
 const C_CODE: u8 = 2;
 const G_CODE: u8 = 4;
 const T_CODE: u8 = 8;
-const BASE_CODES: [u8; 4] = [A_CODE, C_CODE, G_CODE, T_CODE];
 /// The contexts in the order of the rows, which is that of a Java `HashMap`.
 const CONTEXTS: [&str; 16] =
     ["CCA", "ACC", "CCC", "GCA", "TCT", "ACG", "CCG", "GCC", "GCG", "ACT", "TCA", "CCT", "TCC", "GCT", "TCG", "ACA"];
@@ -144,30 +143,35 @@ impl Oxidation {
         let is_second = flag & flags::LAST != 0;
         let reverse = flag & flags::REVERSE != 0;
         let start = record.position().max(0) as u32;
+        let qualities = tags.original_qualities.unwrap_or(record.qualities());
+        let letter_offset = if tags.original_qualities.is_some() { QUALITY_LETTER_OFFSET } else { 0 };
+        let min_quality = MIN_BASE_QUALITY + letter_offset;
+        let first_window_position = (start - self.window_start) as usize;
+        let counts = &mut self.counts[library];
         for block in alignment.blocks {
-            for at in 0..block.bases {
+            let codes = alignment.codes.get(block.read_start..).unwrap_or_default();
+            let qualities = qualities.get(block.read_start..).unwrap_or_default();
+            let window = &mut self.window[first_window_position + block.reference_offset..];
+            let read = codes.iter().zip(qualities).take(block.bases);
+            for (at, ((code, quality), seen)) in read.zip(window).enumerate() {
+                if *quality < min_quality {
+                    continue;
+                }
                 let position = start + (block.reference_offset + at) as u32;
                 let Some((reference_base, context)) = reference.context(position) else { continue };
-                let read_at = block.read_start + at;
-                let quality = match tags.original_qualities {
-                    Some(letters) => letters.get(read_at).map(|letter| letter.saturating_sub(QUALITY_LETTER_OFFSET)),
-                    None => record.qualities().get(read_at).copied(),
-                };
-                let (Some(quality), Some(code)) = (quality, alignment.codes.get(read_at).copied()) else { break };
                 let is_guanine = reference_base == G_CODE;
-                let is_reference = code == reference_base;
-                let is_alternate = code == if is_guanine { T_CODE } else { A_CODE };
-                if quality < MIN_BASE_QUALITY || !(is_reference || is_alternate) {
+                let is_reference = *code == reference_base;
+                let is_alternate = *code == if is_guanine { T_CODE } else { A_CODE };
+                if !(is_reference || is_alternate) {
                     continue;
                 }
                 // The base as the sequencer read it is G or T if the reference has G and the read is forward, or C and
                 // the read is reverse.
                 let is_oxidized = (is_guanine != reverse) != is_second;
-                let counts = &mut self.counts[library][context];
+                let counts = &mut counts[context];
                 let by_base = &mut counts.by_base[usize::from(is_guanine)];
                 let numbers = if is_reference { &mut by_base.reference } else { &mut by_base.alternate };
                 numbers[usize::from(is_oxidized)] += 1;
-                let seen = &mut self.window[(position - self.window_start) as usize];
                 counts.sites += u64::from(*seen >> library & 1 == 0);
                 *seen |= 1 << library;
             }
@@ -261,7 +265,8 @@ impl ReferenceBlock<'_> {
 }
 
 fn context_index(before: u8, after: u8) -> Option<usize> {
-    let index = |code: u8| BASE_CODES.iter().position(|known| *known == code);
+    // A code of one base has one bit set, whose number is the index of the base.
+    let index = |code: u8| (code.count_ones() == 1).then(|| code.trailing_zeros() as usize);
     Some(index(before)? * 4 + index(after)?)
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use godwit_kernels::qc::ReferenceBases;
+use godwit_kernels::qc::{ReferenceBases, count_byte_pairs};
 
 /// Length of a window, bases (`SCAN_WINDOW_SIZE` of Picard).
 pub(crate) const WINDOW_BASES: u32 = 100;
@@ -114,12 +114,15 @@ pub(crate) fn window_gc<R: ReferenceBases>(
     length: u32,
     start: u32,
 ) -> io::Result<Option<usize>> {
-    use godwit_kernels::qc::count_byte_pairs;
     if start == 0 || start >= length.saturating_sub(WINDOW_BASES) {
         return Ok(Some(0));
     }
-    let codes = reference.codes(contig, start, start + WINDOW_BASES)?;
+    Ok(gc_of_codes(reference.codes(contig, start, start + WINDOW_BASES)?))
+}
+
+/// As [`window_gc`], of the codes of a window. The function is not generic, so that this crate compiles it.
+fn gc_of_codes(codes: &[u8]) -> Option<usize> {
     let no_calls = count_byte_pairs(codes, codes, |code, _| code == N_CODE);
     let gc = count_byte_pairs(codes, codes, |code, _| code == C_CODE || code == G_CODE);
-    Ok((no_calls <= u64::from(MAX_WINDOW_NO_CALLS)).then_some(gc as usize))
+    (no_calls <= u64::from(MAX_WINDOW_NO_CALLS)).then_some(gc as usize)
 }

@@ -175,11 +175,12 @@ impl WgsDepth {
         let mut covered = CoveredPositions { start, bits };
         let offset = (start - self.window_start) as usize;
         for block in alignment.blocks {
-            for at in 0..block.bases {
-                let (from_start, read_at) = (block.reference_offset + at, block.read_start + at);
-                let (Some(against), Some(quality)) = (reference.get(from_start), qualities.get(read_at)) else {
-                    break;
-                };
+            let codes = alignment.codes.get(block.read_start..).unwrap_or_default();
+            let qualities = qualities.get(block.read_start..).unwrap_or_default();
+            let against = reference.get(block.reference_offset..).unwrap_or_default();
+            let window = &mut self.window[offset + block.reference_offset..];
+            let read = codes.iter().zip(qualities).take(block.bases);
+            for (at, ((code, quality), (against, depth))) in read.zip(against.iter().zip(window)).enumerate() {
                 if *against == N_CODE {
                     continue;
                 }
@@ -187,13 +188,12 @@ impl WgsDepth {
                     self.excluded.base_quality += 1;
                     continue;
                 }
-                let depth = &mut self.window[offset + from_start];
                 if depth.unfiltered < MAX_DEPTH as u32 {
                     self.qualities[usize::from(*quality).min(QUALITY_BINS - 1)] += 1;
                     depth.unfiltered += 1;
                 }
-                let position = start + from_start as u32;
-                if *quality < MIN_BASE_QUALITY || alignment.codes[read_at] == N_CODE {
+                let position = start + (block.reference_offset + at) as u32;
+                if *quality < MIN_BASE_QUALITY || *code == N_CODE {
                     self.excluded.base_quality += 1;
                 } else if records.iter().any(|other| other.contains(position)) {
                     self.excluded.overlap += 1;
