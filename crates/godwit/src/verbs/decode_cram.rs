@@ -1,6 +1,6 @@
 //! `godwit decode-cram`: the process that other verbs start to decode CRAM files.
 
-use io::{self, BufWriter};
+use std::io::{self, BufWriter};
 
 use godwit_cli::cli::DecodeCramArgs;
 use godwit_cli::failure::Failure;
