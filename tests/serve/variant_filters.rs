@@ -140,9 +140,10 @@ fn random_vcf(seed: u64, records: usize, has_counts: bool) -> String {
 
 /// Returns the position of each variant that bcftools selects.
 fn bcftools_positions(file: &Path, expression: &str) -> Vec<String> {
-    let words = ["query".as_ref(), "-f".as_ref(), "%POS\n".as_ref(), "-i".as_ref(), expression.as_ref()];
+    let words = ["view".as_ref(), "-H".as_ref(), "-i".as_ref(), expression.as_ref()];
     let output = Tool::require("bcftools").run(words.into_iter().chain([file.as_os_str()]));
-    to_lines(&String::from_utf8(output.stdout).expect("bcftools prints text"))
+    let lines = to_lines(&String::from_utf8(output.stdout).expect("bcftools prints text"));
+    lines.iter().map(|line| line.split('\t').nth(1).expect("a position").to_owned()).collect()
 }
 
 /// Checks that each expression selects the variants that bcftools selects. Returns the number of expressions that are
@@ -170,7 +171,7 @@ fn assert_same_variants(directory: &Path, name: &str, expressions: &[String]) ->
     selective
 }
 
-const EXPRESSIONS: [&str; 128] = [
+const EXPRESSIONS: [&str; 127] = [
     "QUAL>30",
     "QUAL>=29.5 && QUAL<59.2",
     "QUAL=59.2",
@@ -257,7 +258,6 @@ const EXPRESSIONS: [&str; 128] = [
     "XL!=\"bb\"",
     "XL[1]=\"A\"",
     "XL[*]~\"[0-9]\"",
-    "XL[0-1]=\"12\"",
     "count(XI)=2",
     "count(XL)>1",
     "strlen(XL[*])=3",

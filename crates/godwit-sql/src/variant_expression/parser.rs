@@ -34,14 +34,14 @@ const ALLELE_COUNTS: [(&str, AlleleCountKind); 5] = [
 
 /// An operator that waits for its right operand.
 #[derive(Clone, Copy)]
-enum Pending {
+enum StackedOperator {
     Open,
     Operator(Operator),
     Function(Function),
     PassCount { is_fraction: bool },
 }
 
-impl Pending {
+impl StackedOperator {
     fn precedence(self) -> u8 {
         match self {
             Self::Open => 1,
@@ -94,7 +94,7 @@ impl<'t> Parser<'t> {
 
     /// Parses the expression by the shunting-yard algorithm. Returns its parts and the columns that they need.
     pub(super) fn parse(mut self) -> Result<(Vec<Token>, Vec<ExpressionColumn>), String> {
-        let mut pending: Vec<Pending> = Vec::new();
+        let mut pending: Vec<StackedOperator> = Vec::new();
         let mut follows_operand = false;
         while let Some(lexeme) = self.lexer.next()? {
             if pending.len() + self.tokens.len() > MAX_TOKENS {
@@ -102,26 +102,26 @@ impl<'t> Parser<'t> {
             }
             let is_operand = matches!(lexeme, Lexeme::Close | Lexeme::Text(_) | Lexeme::Value(_) | Lexeme::Binomial(_));
             match lexeme {
-                Lexeme::Open => pending.push(Pending::Open),
+                Lexeme::Open => pending.push(StackedOperator::Open),
                 Lexeme::Close => loop {
                     match pending.pop() {
-                        Some(Pending::Open) => break,
+                        Some(StackedOperator::Open) => break,
                         Some(operator) => self.push_pending(operator)?,
                         None => return Err(self.lexer.error("a ) without a ( is")),
                     }
                 },
                 Lexeme::Operator(Operator::Arithmetic(Arithmetic::Subtract)) if !follows_operand => {
                     self.tokens.push(Token::Number(-1.0));
-                    pending.push(Pending::Operator(Operator::Arithmetic(Arithmetic::Multiply)));
+                    pending.push(StackedOperator::Operator(Operator::Arithmetic(Arithmetic::Multiply)));
                 }
                 Lexeme::Operator(operator) => {
                     while let Some(top) = pending.pop_if(|top| operator.precedence() < top.precedence()) {
                         self.push_pending(top)?;
                     }
-                    pending.push(Pending::Operator(operator));
+                    pending.push(StackedOperator::Operator(operator));
                 }
-                Lexeme::Function(function) => pending.push(Pending::Function(function)),
-                Lexeme::PassCount { is_fraction } => pending.push(Pending::PassCount { is_fraction }),
+                Lexeme::Function(function) => pending.push(StackedOperator::Function(function)),
+                Lexeme::PassCount { is_fraction } => pending.push(StackedOperator::PassCount { is_fraction }),
                 Lexeme::Binomial(arguments) => self.push_binomial(arguments)?,
                 Lexeme::Text(text) => self.tokens.push(Token::Text(text.to_owned())),
                 Lexeme::Value(value) => {
@@ -133,7 +133,7 @@ impl<'t> Parser<'t> {
         }
         while let Some(operator) = pending.pop() {
             match operator {
-                Pending::Open => return Err(self.lexer.error("a ) is expected")),
+                StackedOperator::Open => return Err(self.lexer.error("a ) is expected")),
                 operator => self.push_pending(operator)?,
             }
         }
@@ -141,12 +141,12 @@ impl<'t> Parser<'t> {
         Ok((self.tokens, self.columns))
     }
 
-    fn push_pending(&mut self, operator: Pending) -> Result<(), String> {
+    fn push_pending(&mut self, operator: StackedOperator) -> Result<(), String> {
         match operator {
-            Pending::Open => {}
-            Pending::Function(function) => self.tokens.push(Token::Function(function)),
-            Pending::PassCount { is_fraction } => self.tokens.push(Token::PassCount { is_fraction }),
-            Pending::Operator(operator) => self.push_operator(operator)?,
+            StackedOperator::Open => {}
+            StackedOperator::Function(function) => self.tokens.push(Token::Function(function)),
+            StackedOperator::PassCount { is_fraction } => self.tokens.push(Token::PassCount { is_fraction }),
+            StackedOperator::Operator(operator) => self.push_operator(operator)?,
         }
         Ok(())
     }
