@@ -71,7 +71,7 @@ fn call_without_workflow(cohort: &Cohort, bam: &Path) -> Vec<u8> {
 
 #[test]
 fn every_sample_of_a_sheet_is_aligned_and_called() {
-    needs!("bcftools", "bgzip", "bash", "samtools");
+    needs!("bcftools", "bgzip", "bash", "samtools", "python3");
     let cohort = Cohort::cached();
     let directory = scratch::directory("run");
     let (sheet, out) = (write_sheet(cohort, &directory), directory.join("out"));
@@ -101,7 +101,28 @@ fn every_sample_of_a_sheet_is_aligned_and_called() {
     assert!((per_day * seconds / 86_400.0 - 2.0).abs() < 0.01, "{report}");
     let page = fs::read_to_string(out.join("report.html")).expect("the page was written");
     assert!(page.contains("ada") && page.contains("Genomes per day") && page.contains("Hours by step"), "{page}");
-    assert!(!page.contains("<script"), "{page}");
+    assert!(!page.contains("<script") && page.contains("cohort.html"), "{page}");
+    let cohort_page = fs::read_to_string(out.join("cohort.html")).expect("the page was written");
+    for name in names {
+        let name = name.as_str().expect("a name");
+        assert!(cohort_page.contains(&format!("<tr><th scope=\"row\">{name}</th><td>")), "{cohort_page}");
+    }
+    assert!(cohort_page.contains("Median insert, bp") && !cohort_page.contains("GC dropout"), "{cohort_page}");
+    assert_script_is_allowed(&cohort_page);
+}
+
+/// Checks that the content security policy of a page allows its script.
+fn assert_script_is_allowed(page: &str) {
+    let between = |start: &str, end: &str| {
+        let (_, rest) = page.split_once(start).expect("the page has it");
+        rest.split_once(end).expect("the page has its end").0.to_owned()
+    };
+    let path = scratch::directory("page-script").join("page.js");
+    fs::write(&path, between("<script>", "</script>")).expect("scratch can be written to");
+    let program = "import base64, hashlib, sys; \
+        print(base64.b64encode(hashlib.sha256(open(sys.argv[1], 'rb').read()).digest()).decode())";
+    let sum = Tool::require("python3").run(["-c".as_ref(), program.as_ref(), path.as_os_str()]).stdout;
+    assert_eq!(between("'sha256-", "'"), String::from_utf8_lossy(&sum).trim());
 }
 
 #[test]

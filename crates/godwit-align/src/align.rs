@@ -30,7 +30,8 @@ use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::python_step::PythonStep;
 use godwit_pipeline::read_groups::ReadGroups;
 use godwit_pipeline::reduce::{
-    BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, UnpublishedOutputs, check_known_sites,
+    BamTail, Collector, Format, JobMonitor, OutputFiles, Outputs, PicardMetricsRequest, UnpublishedOutputs,
+    check_known_sites,
 };
 use godwit_pipeline::scratch::create_private_directory;
 use godwit_pipeline::{FingerprintEntry, JobOptions, MemoryPlan, PipelineError};
@@ -223,7 +224,8 @@ impl AlignJob<'_> {
             None => aligner.start(options)?,
         };
         let header = header::build_header(&engine, &groups, options, trimmer_version.as_deref())?;
-        opened.prepare(outputs, &header, options.job.metrics_reference(Some(&options.reference)), temp)?;
+        let compared = options.job.metrics_reference(Some(&options.reference));
+        opened.prepare(outputs, &header, (compared, options.job.picard_metrics.as_ref()), temp)?;
         write_header_file(options, outputs, &header, job_directory)?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::header_error("the read groups", source))?)?;
@@ -338,6 +340,10 @@ fn inspect_inputs(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineErro
     let known_sites = options.job.recalibration.iter().flat_map(|recalibration| &recalibration.known_sites);
     for sites in known_sites {
         inputs.push(InputFile::inspect("the known sites", sites)?);
+    }
+    let lists = options.job.picard_metrics.iter().flat_map(PicardMetricsRequest::interval_lists);
+    for list in lists {
+        inputs.push(InputFile::inspect("the interval list", list)?);
     }
     for file in options.lanes.iter().flatten() {
         inputs.push(InputFile::inspect("the file of reads", file)?);

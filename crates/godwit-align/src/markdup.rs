@@ -83,7 +83,8 @@ pub fn markdup(
         // Without metrics, this check is not needed: the CRAM decoder itself compares the file with the reference.
         ScannedReference::check_header_md5(reference, &options.input, &header)?;
     }
-    written.prepare(&outputs, &header, options.job.metrics_reference(options.reference.as_deref()), temp)?;
+    let compared = options.job.metrics_reference(options.reference.as_deref());
+    written.prepare(&outputs, &header, (compared, options.job.picard_metrics.as_ref()), temp)?;
     let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref(), None);
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
     let job = MarkdupJob {
@@ -155,6 +156,10 @@ struct MarkdupSetup {
 impl MarkdupSetup {
     fn check(options: &MarkdupOptions) -> Result<Self, PipelineError> {
         options.job.check()?;
+        if options.job.picard_metrics.is_some() && options.reference.is_none() {
+            let problem = "the metrics of Picard need the reference; pass --reference REF.fa".to_owned();
+            return Err(PipelineError::Options { problem });
+        }
         let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
         let outputs = parse_outputs(options)?;
         let input = InputFile::inspect("the input", &options.input)?;

@@ -1,7 +1,7 @@
 //! Metrics of a BAM in one pass (`godwit metrics`): one thread reads the file, further threads count its records.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,13 +10,11 @@ use godwit_files::AtomicSet;
 use godwit_formats::bam::{self, RecordBuffer};
 use godwit_formats::sam::{self, AlignmentFormat};
 use godwit_io::bgzf;
-use godwit_metrics::{
-    IntervalList, Metric, MetricsError, MetricsFile, OrderedMetrics, RecordMetrics, ReferenceCounts, TargetLists,
-};
-use godwit_model::{Genome, RawRecord};
+use godwit_metrics::{MetricsError, MetricsFile, OrderedMetrics, RecordMetrics};
+use godwit_model::RawRecord;
 use godwit_pipeline::job_report::InputFile;
 use godwit_pipeline::observer::{Event, Observer};
-use godwit_pipeline::reduce::{ReferenceWindows, open_reference};
+use godwit_pipeline::reduce::{PicardInputs, PicardMetricsRequest};
 use godwit_pipeline::{AlignmentsError, PipelineError};
 
 use crate::reference;
@@ -33,14 +31,8 @@ pub struct PicardMetricsOptions {
     pub reference: PathBuf,
     /// Directory of the metrics files, which is created if it does not exist.
     pub out: PathBuf,
-    /// The requested metrics.
-    pub metrics: Vec<Metric>,
-    /// Path of the interval list of the targets, for [`Metric::HsMetrics`] and [`Metric::TargetedPcr`].
-    pub targets: Option<PathBuf>,
-    /// Path of the interval list of the baits, for [`Metric::HsMetrics`].
-    pub baits: Option<PathBuf>,
-    /// Path of the interval list of the amplicons, for [`Metric::TargetedPcr`].
-    pub amplicons: Option<PathBuf>,
+    /// The requested metrics and their interval lists.
+    pub request: PicardMetricsRequest,
     /// Number of threads, at least 1.
     pub threads: usize,
 }
@@ -66,29 +58,18 @@ pub fn collect_picard_metrics(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<PicardMetricsReport, PipelineError> {
     let mut source = open_bam(options, cancelled)?;
-    let genome = source.genome().clone();
     reference::check_access(&options.reference)?;
-    let windows = ReferenceWindows::from(open_reference(&options.reference, &genome)?);
-    let read_groups = source.header().read_groups();
-    let origin = || options.bam.display().to_string();
-    let read_groups = read_groups.map_err(|source| PipelineError::Header { origin: origin(), source })?;
-    let lists = open_target_lists(options, &genome)?;
-    let ordered = OrderedMetrics::new(&options.metrics, &genome, &read_groups, lists)?;
+    let origin = options.bam.display().to_string();
+    let inputs = PicardInputs::open(&options.request, &options.reference, source.header(), &origin)?;
     std::fs::create_dir_all(&options.out).map_err(PipelineError::file("create", &options.out))?;
-    let needs_counts = [Metric::GcBias, Metric::WgsMetrics].iter().any(|metric| options.metrics.contains(metric));
-    let counts = match needs_counts {
-        true => {
-            observer.event(&Event::Stage { name: "reading the reference" });
-            count_reference(&genome, &windows, options.threads)?
-        }
-        false => ReferenceCounts::default(),
-    };
+    observer.event(&Event::Stage { name: "reading the reference" });
+    let counts = inputs.count_reference(options.threads)?;
     observer.event(&Event::Stage { name: "computing metrics" });
-    let job = CountingJob { options, genome: &genome, windows: &windows, cancelled };
-    let (records, unordered, ordered) = job.count_records(&mut source, ordered)?;
+    let job = CountingJob { options, inputs: &inputs, cancelled };
+    let (records, unordered, ordered) = job.count_records(&mut source)?;
     let input = options.bam.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut files = unordered.into_files(&counts, &input);
-    files.extend(ordered.into_files(&counts, &mut windows.clone(), &input)?);
+    files.extend(ordered.into_files(&counts, &mut inputs.windows.clone(), &input)?);
     Ok(PicardMetricsReport { records, files: write_files(options, &files)? })
 }
 
@@ -109,52 +90,6 @@ fn open_bam(options: &PicardMetricsOptions, cancelled: &Arc<AtomicBool>) -> Resu
     }
 }
 
-/// Opens the interval lists. Each requested metric must have its lists.
-fn open_target_lists(options: &PicardMetricsOptions, genome: &Genome) -> Result<TargetLists, PipelineError> {
-    let open = |path: &Option<PathBuf>| {
-        let list = path.as_ref().map(|path| IntervalList::open(path, genome));
-        list.transpose().map_err(MetricsError::from)
-    };
-    for (metric, probes, option) in
-        [(Metric::HsMetrics, &options.baits, "--baits"), (Metric::TargetedPcr, &options.amplicons, "--amplicons")]
-    {
-        if options.metrics.contains(&metric) && (probes.is_none() || options.targets.is_none()) {
-            let problem = format!("{metric} needs the interval lists {option} and --targets");
-            return Err(PipelineError::Options { problem });
-        }
-    }
-    Ok(TargetLists {
-        targets: open(&options.targets)?,
-        baits: open(&options.baits)?,
-        amplicons: open(&options.amplicons)?,
-    })
-}
-
-/// Counts the bases of all contigs; each thread counts one contig at a time.
-fn count_reference(
-    genome: &Genome,
-    windows: &ReferenceWindows,
-    threads: usize,
-) -> Result<ReferenceCounts, MetricsError> {
-    let next = AtomicUsize::new(0);
-    let count_contigs = || -> Result<ReferenceCounts, MetricsError> {
-        let (mut counts, mut windows) = (ReferenceCounts::default(), windows.clone());
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(contig) = genome.contigs().get(at) else { return Ok(counts) };
-            counts.add_contig(&mut windows, at as i32, contig.length)?;
-        }
-    };
-    let mut counts = ReferenceCounts::default();
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(count_contigs)).collect();
-        for worker in workers {
-            counts.merge(&join(worker)?);
-        }
-        Ok(counts)
-    })
-}
-
 /// Waits for a thread, and continues its panic if it has one.
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -162,8 +97,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 
 struct CountingJob<'j> {
     options: &'j PicardMetricsOptions,
-    genome: &'j Genome,
-    windows: &'j ReferenceWindows,
+    inputs: &'j PicardInputs,
     cancelled: &'j AtomicBool,
 }
 
@@ -172,12 +106,8 @@ type SharedReceiver = Arc<Mutex<Receiver<Arc<RecordBuffer>>>>;
 
 impl CountingJob<'_> {
     /// Reads all records and counts them. Returns the number of records, and the counts.
-    fn count_records(
-        &self,
-        source: &mut bam::Reader,
-        mut ordered: OrderedMetrics,
-    ) -> Result<(u64, RecordMetrics, OrderedMetrics), PipelineError> {
-        let mut all = RecordMetrics::new(&self.options.metrics, self.genome);
+    fn count_records(&self, source: &mut bam::Reader) -> Result<(u64, RecordMetrics, OrderedMetrics), PipelineError> {
+        let (mut all, mut ordered) = (self.inputs.records.clone(), self.inputs.ordered.clone());
         let threads = if all.is_empty() { 0 } else { self.options.threads };
         let (send, receive) = sync_channel(2 * self.options.threads);
         let (send_ordered, receive_ordered) = sync_channel(2 * self.options.threads);
@@ -230,8 +160,7 @@ impl CountingJob<'_> {
     }
 
     fn count_unordered(&self, receive: &SharedReceiver) -> Result<RecordMetrics, MetricsError> {
-        let mut counts = RecordMetrics::new(&self.options.metrics, self.genome);
-        let mut windows = self.windows.clone();
+        let (mut counts, mut windows) = (self.inputs.records.clone(), self.inputs.windows.clone());
         loop {
             let buffer = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(buffer) = buffer else { return Ok(counts) };
@@ -247,7 +176,7 @@ impl CountingJob<'_> {
         receive: Receiver<Arc<RecordBuffer>>,
         counts: &mut OrderedMetrics,
     ) -> Result<(), PipelineError> {
-        let mut windows = self.windows.clone();
+        let mut windows = self.inputs.windows.clone();
         let mut last = (0, 0);
         for buffer in receive {
             for (at, bytes) in buffer.records().enumerate() {

@@ -42,7 +42,7 @@ use godwit_pipeline::reduce::Format;
 use crate::config::THIS_RUN_HEADING;
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
-pub use bam_metrics::MetricsArgs;
+pub use bam_metrics::{JobMetrics, MetricsArgs, MetricsValue, TargetListArgs};
 pub use bench::{BenchVerb, TableFormat};
 pub use bench_flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use bench_path::{BenchPathArgs, PathEmulatorArgs};
@@ -349,14 +349,6 @@ pub struct IndexArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// Yes
-    On,
-    /// No
-    Off,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormatName {
     /// BAM with index
     Bam,
@@ -390,9 +382,20 @@ pub struct MarkdupArgs {
     /// Further output formats, written in the same pass
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
     pub format: Vec<FormatName>,
-    /// Compute metrics of the output and write OUT.report.html
-    #[arg(long)]
-    pub metrics: bool,
+    /// Compute metrics of the output and write OUT.report.html; with a value, such as --metrics=all, also metrics of Picard:
+    /// all, or names as for `godwit metrics`
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        default_missing_value = "on",
+        value_name = "on|off|all|NAMES",
+        value_parser = bam_metrics::parse_job_metrics
+    )]
+    pub metrics: Vec<MetricsValue>,
+    #[command(flatten, next_help_heading = "Interval lists, with --metrics")]
+    pub lists: TargetListArgs,
     /// The reference, FASTA: required to read and write CRAM; with a reference, metrics count mismatches
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,

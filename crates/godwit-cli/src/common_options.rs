@@ -2,7 +2,7 @@
 
 use godwit_pipeline::JobOptions;
 
-use crate::cli::{CommonArgs, MarkingArgs};
+use crate::cli::{CommonArgs, JobMetrics, MarkingArgs};
 
 impl CommonArgs {
     /// Returns the requested number of threads (`--threads`), or the number of cores by default.
@@ -14,7 +14,7 @@ impl CommonArgs {
     }
 
     /// Converts the common options and the options of duplicate marking to options of a job.
-    pub fn job_options(&self, marking: &MarkingArgs, metrics: bool) -> JobOptions {
+    pub fn job_options(&self, marking: &MarkingArgs, metrics: JobMetrics) -> JobOptions {
         JobOptions {
             threads: self.thread_count(),
             memory_bytes: self.memory,
@@ -26,7 +26,8 @@ impl CommonArgs {
             python_step: None,
             recalibration: None,
             recipients: Vec::new(),
-            metrics,
+            metrics: metrics.is_on,
+            picard_metrics: metrics.picard,
             command: command_line(&self.configured_flags),
             // This path also works if the executable was removed or replaced by another version.
             godwit_program: "/proc/self/exe".into(),

@@ -1,27 +1,31 @@
 //! The accumulators of the requested metrics, and their files.
 
 use godwit_formats::sam::ReadGroup;
-use godwit_kernels::qc::{AlignmentBuffer, AlignmentSummary, InsertSizeCounts, RecordTags, ReferenceBases};
+use godwit_kernels::qc::{Alignment, AlignmentBuffer, AlignmentSummary, InsertSizeCounts, RecordTags, ReferenceBases};
 use godwit_model::{Genome, RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
+use crate::count_scope::CountScope;
 use crate::cycle_totals::CycleTotals;
 use crate::error::MetricsError;
 use crate::gc_bias::GcBias;
 use crate::interval_list::IntervalList;
 use crate::metric::Metric;
-use crate::oxidation::Oxidation;
+use crate::oxidation::{LibraryCounts, Oxidation};
 use crate::quality_distribution::QualityDistribution;
 use crate::reference_scan::ReferenceCounts;
 use crate::target_text::TargetReport;
-use crate::targets::{AMPLICON_RULES, HYBRID_SELECTION_RULES, TargetCoverage};
-use crate::wgs::WgsDepth;
+use crate::targets::{AMPLICON_RULES, HYBRID_SELECTION_RULES, TargetCoverage, TargetTotals};
+use crate::wgs::{WgsCounts, WgsDepth};
 
 /// Counts of the requested metrics that do not depend on the order of records. Each thread has one, and they are merged
 /// by addition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordMetrics {
     metrics: Vec<Metric>,
+    #[serde(skip)]
     contig_lengths: Vec<u32>,
+    #[serde(skip)]
     buffer: AlignmentBuffer,
     summary: AlignmentSummary,
     insert_sizes: InsertSizeCounts,
@@ -64,32 +68,46 @@ impl RecordMetrics {
         flag: u16,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let tags = RecordTags::from_record(record);
+        let added = self.add_decoded(record, &buffer.decode(record, flag), &tags, reference);
+        self.buffer = buffer;
+        added
+    }
+
+    /// As [`RecordMetrics::add`], of a record whose alignment and tags are decoded.
+    pub(crate) fn add_decoded<R: ReferenceBases>(
+        &mut self,
+        record: RawRecord,
+        alignment: &Alignment,
+        tags: &RecordTags,
+        reference: &mut R,
+    ) -> Result<(), MetricsError> {
+        let flag = alignment.flag;
         let (cycles, qualities, gc_bias) = (
             self.has(Metric::QualityByCycle) || self.has(Metric::BaseDistributionByCycle),
             self.has(Metric::QualityDistribution),
             self.has(Metric::GcBias),
         );
         let (summary, insert_sizes) = (self.has(Metric::AlignmentSummary), self.has(Metric::InsertSize));
-        let alignment = self.buffer.decode(record, flag);
-        let tags = RecordTags::from_record(record);
         if summary {
-            self.summary.add(record, &alignment, &tags, Some(&mut *reference))?;
+            self.summary.add(record, alignment, tags, Some(&mut *reference))?;
         }
         if insert_sizes {
             self.insert_sizes.add(record, flag, alignment.reference_bases);
         }
         if flag & flags::NOT_PRIMARY == 0 {
             if cycles {
-                self.cycles.add(record, &alignment, &tags);
+                self.cycles.add(record, alignment, tags);
             }
             if qualities {
-                self.qualities.add(record, &alignment, &tags);
+                self.qualities.add(record, alignment, tags);
             }
         }
         if gc_bias {
             let contig = usize::try_from(record.contig()).ok();
             let length = contig.and_then(|contig| self.contig_lengths.get(contig)).copied().unwrap_or(0);
-            self.gc_bias.add(record, &alignment, length, reference)?;
+            self.gc_bias.add(record, alignment, length, reference)?;
         }
         Ok(())
     }
@@ -132,6 +150,8 @@ impl RecordMetrics {
 /// A metrics file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsFile {
+    /// The metric.
+    pub metric: Metric,
     /// Suffix of its name, which follows the name of the BAM without its extension.
     pub suffix: &'static str,
     /// Its text.
@@ -139,7 +159,7 @@ pub struct MetricsFile {
 }
 
 fn metric_files(metric: Metric, texts: Vec<String>) -> impl Iterator<Item = MetricsFile> {
-    metric.suffixes().iter().zip(texts).map(|(suffix, text)| MetricsFile { suffix, text })
+    metric.suffixes().iter().zip(texts).map(move |(suffix, text)| MetricsFile { metric, suffix, text })
 }
 
 /// Returns the comment in the header of a file. MultiQC recognizes the file by the first word, and takes the name of the
@@ -169,6 +189,15 @@ pub struct OrderedMetrics {
     hybrid_selection: Option<TargetCoverage>,
     amplicons: Option<TargetCoverage>,
     oxidation: Option<Oxidation>,
+}
+
+/// The counts of [`OrderedMetrics`] over finished positions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OrderedCounts {
+    wgs: Option<WgsCounts>,
+    hybrid_selection: Option<TargetTotals>,
+    amplicons: Option<TargetTotals>,
+    oxidation: Option<Vec<LibraryCounts>>,
 }
 
 impl OrderedMetrics {
@@ -213,17 +242,77 @@ impl OrderedMetrics {
         flag: u16,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
-        let alignment = self.buffer.decode(record, flag);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let tags = RecordTags::from_record(record);
+        let added = self.add_decoded((record, &buffer.decode(record, flag), &tags), CountScope::ALL, reference);
+        self.buffer = buffer;
+        added
+    }
+
+    /// As [`OrderedMetrics::add`], of a record whose alignment and tags are decoded. Counts only what is in `scope`.
+    pub(crate) fn add_decoded<R: ReferenceBases>(
+        &mut self,
+        (record, alignment, tags): (RawRecord, &Alignment, &RecordTags),
+        scope: CountScope,
+        reference: &mut R,
+    ) -> Result<(), MetricsError> {
         if let Some(wgs) = &mut self.wgs {
-            wgs.add(record, &alignment, reference)?;
+            wgs.add(record, alignment, scope, reference)?;
         }
         for coverage in [&mut self.hybrid_selection, &mut self.amplicons].into_iter().flatten() {
-            coverage.add(record, &alignment);
+            coverage.add(record, alignment, scope);
         }
         if let Some(oxidation) = &mut self.oxidation {
-            oxidation.add(record, &alignment, &RecordTags::from_record(record), reference)?;
+            oxidation.add(record, alignment, tags, scope, reference)?;
         }
         Ok(())
+    }
+
+    /// Returns counts of no records for the same metrics, which take only bases from the place `start` to before the
+    /// place `end`. A place is the index of a contig and a 0-based position.
+    pub(crate) fn for_places(&self, start: (u32, u32), end: (u32, u32)) -> Self {
+        let coverage = |coverage: &Option<TargetCoverage>| coverage.as_ref().map(|all| all.for_places(start, end));
+        Self {
+            buffer: AlignmentBuffer::default(),
+            wgs: self.wgs.as_ref().map(|_| WgsDepth::default()),
+            hybrid_selection: coverage(&self.hybrid_selection),
+            amplicons: coverage(&self.amplicons),
+            oxidation: self.oxidation.as_ref().map(Oxidation::without_counts),
+        }
+    }
+
+    /// Finishes all positions. The next record may have any position.
+    pub(crate) fn finish_contig(&mut self) {
+        self.wgs.iter_mut().for_each(WgsDepth::finish_contig);
+        self.oxidation.iter_mut().for_each(Oxidation::finish_contig);
+    }
+
+    /// Finishes all positions and returns the counts.
+    pub(crate) fn into_counts(mut self) -> OrderedCounts {
+        self.finish_contig();
+        OrderedCounts {
+            wgs: self.wgs.map(WgsDepth::into_counts),
+            hybrid_selection: self.hybrid_selection.map(|coverage| coverage.totals),
+            amplicons: self.amplicons.map(|coverage| coverage.totals),
+            oxidation: self.oxidation.map(Oxidation::into_counts),
+        }
+    }
+
+    /// Adds the counts of other positions and records for the same metrics.
+    pub(crate) fn add_counts(&mut self, other: &OrderedCounts) {
+        if let (Some(mine), Some(theirs)) = (&mut self.wgs, &other.wgs) {
+            mine.add_counts(theirs);
+        }
+        for (mine, theirs) in
+            [(&mut self.hybrid_selection, &other.hybrid_selection), (&mut self.amplicons, &other.amplicons)]
+        {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                mine.add_totals(theirs);
+            }
+        }
+        if let (Some(mine), Some(theirs)) = (&mut self.oxidation, &other.oxidation) {
+            mine.add_counts(theirs);
+        }
     }
 
     /// Returns the files of the metrics, as [`RecordMetrics::into_files`].

@@ -3,6 +3,7 @@
 
 use godwit_kernels::qc::{Alignment, RecordTags};
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use crate::metrics_text::{HistogramColumn, MetricsText, join_numbers};
 
@@ -14,34 +15,39 @@ const QUALITY_LETTER_OFFSET: u8 = 33;
 /// 4-bit codes of A, C, G and T (SAMv1 §4.2.3). All other codes count as N.
 const BASE_CODES: [u8; 4] = [1, 2, 4, 8];
 
-/// One value per cycle, summed over reads. Values of a few reads are added up in 16 bits, so that the compiler adds many
-/// cycles at once.
-#[derive(Clone, Debug, Default)]
+/// One value per cycle, summed over reads. Values of a few reads are added up in 16 bits, and in the order of the record,
+/// so that the compiler adds many cycles at once.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct CycleSum {
-    pending: Vec<u16>,
+    /// Sums of reads on the forward strand, from the first cycle on.
+    forward: Vec<u16>,
+    /// Sums of reads on the reverse strand; the last one is that of the first cycle.
+    reverse: Vec<u16>,
     total: Vec<u64>,
 }
 
 impl CycleSum {
     /// Adds the values of one read. `reverse`: the last value belongs to the first cycle.
-    fn add(&mut self, reverse: bool, values: impl DoubleEndedIterator<Item = u16> + ExactSizeIterator) {
-        if self.pending.len() < values.len() {
-            self.pending.resize(values.len(), 0);
+    fn add(&mut self, reverse: bool, values: impl ExactSizeIterator<Item = u16>) {
+        let pending = if reverse { &mut self.reverse } else { &mut self.forward };
+        let missing = values.len().saturating_sub(pending.len());
+        if missing > 0 {
+            let at = if reverse { 0 } else { pending.len() };
+            pending.splice(at..at, std::iter::repeat_n(0, missing));
         }
+        let first = if reverse { pending.len() - values.len() } else { 0 };
         // No sum overflows, because at most 255 values are pending; without checks the compiler adds several at once.
         let add = |(sum, value): (&mut u16, u16)| *sum = sum.wrapping_add(value);
-        if reverse {
-            self.pending.iter_mut().zip(values.rev()).for_each(add);
-        } else {
-            self.pending.iter_mut().zip(values).for_each(add);
-        }
+        pending[first..].iter_mut().zip(values).for_each(add);
     }
 
     fn flush(&mut self) {
-        if self.total.len() < self.pending.len() {
-            self.total.resize(self.pending.len(), 0);
+        let cycles = self.total.len().max(self.forward.len()).max(self.reverse.len());
+        self.total.resize(cycles, 0);
+        for (total, pending) in self.total.iter_mut().zip(&mut self.forward) {
+            *total += u64::from(std::mem::take(pending));
         }
-        for (total, pending) in self.total.iter_mut().zip(&mut self.pending) {
+        for (total, pending) in self.total.iter_mut().zip(self.reverse.iter_mut().rev()) {
             *total += u64::from(std::mem::take(pending));
         }
     }
@@ -60,7 +66,7 @@ impl CycleSum {
 }
 
 /// The number of reads that reach each cycle, as the number of reads of each length.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct ReadLengths(Vec<u64>);
 
 impl ReadLengths {
@@ -97,14 +103,14 @@ impl ReadLengths {
 }
 
 /// Sums of qualities by cycle, for first and for second reads of pairs. Unpaired reads are first reads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct QualitySums {
     sums: [CycleSum; 2],
     lengths: [ReadLengths; 2],
 }
 
 impl QualitySums {
-    fn add(&mut self, end: usize, reverse: bool, qualities: impl DoubleEndedIterator<Item = u16> + ExactSizeIterator) {
+    fn add(&mut self, end: usize, reverse: bool, qualities: impl ExactSizeIterator<Item = u16>) {
         self.lengths[end].add(qualities.len());
         self.sums[end].add(reverse, qualities);
     }
@@ -140,7 +146,7 @@ impl QualitySums {
 }
 
 /// The sums of all reads that are neither secondary nor supplementary.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CycleTotals {
     qualities: QualitySums,
     original_qualities: QualitySums,

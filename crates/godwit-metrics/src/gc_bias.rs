@@ -4,7 +4,9 @@ use std::io;
 
 use godwit_kernels::qc::{Alignment, AlignmentBlock, ReferenceBases, count_byte_pairs};
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
+use crate::count_array;
 use crate::metrics_text::{MetricsText, join_numbers};
 use crate::phred::phred_score;
 use crate::reference_scan::{GC_BINS, ReferenceCounts, WINDOW_BASES, window_gc};
@@ -15,12 +17,15 @@ const COVERAGE_RANGES: [(usize, usize); 5] = [(0, 19), (20, 39), (40, 59), (60, 
 const MAX_AT_DROPOUT_GC: usize = 50;
 
 /// Counts of all records, secondary and supplementary ones included, by the GC content at the start of the read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GcBias {
     clusters: u64,
     aligned: u64,
+    #[serde(with = "count_array")]
     reads: [u64; GC_BINS],
+    #[serde(with = "count_array")]
     bases: [u64; GC_BINS],
+    #[serde(with = "count_array")]
     errors: [u64; GC_BINS],
 }
 

@@ -3,11 +3,14 @@
 //! Flows in: packed records of a BAM, and the bases of its reference. Flows out: the texts of metrics files. Counts that
 //! do not depend on the order of records are in a [`RecordMetrics`] for each thread, which are merged by addition; those
 //! that need the order of coordinates are in one [`OrderedMetrics`]. All options have Picard's defaults, and all counts
-//! are integers, so the results do not depend on the number of threads. The texts differ from those of Picard only in
+//! are integers, so the results do not depend on the number of threads. A job that writes a file in partitions has a
+//! [`PartitionMetrics`] for each, and a [`PartitionJoiner`] of their counts. The texts differ from those of Picard only in
 //! their header lines. This crate does not read BAM files and writes no files.
 
 mod bin_statistics;
 mod collector;
+mod count_array;
+mod count_scope;
 mod cycle_totals;
 mod error;
 mod gc_bias;
@@ -17,6 +20,7 @@ mod java_hash;
 mod metric;
 mod metrics_text;
 mod oxidation;
+mod partition_metrics;
 mod phred;
 mod quality_distribution;
 mod reference_scan;
@@ -28,4 +32,5 @@ pub use collector::{MetricsFile, OrderedMetrics, RecordMetrics, TargetLists};
 pub use error::MetricsError;
 pub use interval_list::{IntervalList, IntervalListError};
 pub use metric::Metric;
+pub use partition_metrics::{JoinedMetrics, PartitionCounts, PartitionJoiner, PartitionMetrics};
 pub use reference_scan::ReferenceCounts;

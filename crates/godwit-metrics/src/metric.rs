@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A metric of Picard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Metric {
     /// Numbers of reads, mismatches and lengths of first, second and unpaired reads.
     AlignmentSummary,
@@ -115,7 +117,7 @@ impl Metric {
     }
 
     /// Returns the name of Picard's tool.
-    pub(crate) fn program(self) -> &'static str {
+    pub fn program(self) -> &'static str {
         self.names().program
     }
 }

@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 use godwit_formats::sam::ReadGroup;
 use godwit_kernels::qc::{Alignment, RecordTags, ReferenceBases};
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
+use crate::count_scope::CountScope;
 use crate::error::MetricsError;
 use crate::java_hash::hash_set_order;
 use crate::metrics_text::{MetricsText, join_numbers};
@@ -34,6 +36,36 @@ const CONTEXTS: [&str; 16] =
 /// Smallest error rate that is reported.
 const MIN_ERROR_RATE: f64 = 1e-10;
 
+/// Number of kinds of sites: no site, then C and G in each of 16 contexts.
+const SITES: usize = 33;
+/// Number of kinds of bases at a site: the reference base, A at C or T at G, and others or those of low quality.
+const BASE_KINDS: usize = 4;
+/// The kind of site of each three neighbouring codes: 0, or 1 + its context for C and 17 + its context for G.
+const SITE_OF_CODES: [u8; 1 << 12] = {
+    let mut sites = [0; 1 << 12];
+    let mut codes = 0;
+    while codes < 1 << 12 {
+        let (before, base, after) = ((codes >> 8) as u8, (codes >> 4 & 15) as u8, (codes & 15) as u8);
+        let (left, right) = if base == G_CODE { (complement(after), complement(before)) } else { (before, after) };
+        if (base == C_CODE || base == G_CODE) && left.count_ones() == 1 && right.count_ones() == 1 {
+            let context = left.trailing_zeros() as u8 * 4 + right.trailing_zeros() as u8;
+            sites[codes] = 1 + context + if base == G_CODE { 16 } else { 0 };
+        }
+        codes += 1;
+    }
+    sites
+};
+/// The base that oxidation shows at each kind of site.
+const ALTERNATE_OF_SITE: [u8; SITES] = {
+    let mut codes = [A_CODE; SITES];
+    let mut site = 17;
+    while site < SITES {
+        codes[site] = T_CODE;
+        site += 1;
+    }
+    codes
+};
+
 /// Numbers of bases at sites of one context, whose reference base is C or G.
 #[derive(Clone, Copy, Debug, Default)]
 struct SiteCounts {
@@ -51,6 +83,44 @@ struct ContextCounts {
     by_base: [SiteCounts; 2],
 }
 
+/// The counts of a library by kind of site.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LibraryCounts {
+    /// Number of positions of each kind.
+    positions: Vec<u64>,
+    /// Number of bases by kind of site and of base; first of reads that show oxidation at G, then of those at C.
+    bases: [Vec<u64>; 2],
+}
+
+impl Default for LibraryCounts {
+    fn default() -> Self {
+        Self { positions: vec![0; SITES], bases: [(); 2].map(|()| vec![0; SITES * BASE_KINDS]) }
+    }
+}
+
+impl LibraryCounts {
+    fn merge(&mut self, other: &Self) {
+        let add = |(mine, theirs): (&mut u64, &u64)| *mine += theirs;
+        self.positions.iter_mut().zip(&other.positions).for_each(add);
+        self.bases.iter_mut().flatten().zip(other.bases.iter().flatten()).for_each(add);
+    }
+
+    /// Returns the counts of a context, which is the codes of both neighbours of the C.
+    fn context_counts(&self, context: usize) -> ContextCounts {
+        let mut counts = ContextCounts::default();
+        for (is_guanine, by_base) in counts.by_base.iter_mut().enumerate() {
+            let site = 1 + context + 16 * is_guanine;
+            counts.sites += self.positions[site];
+            for (shows_at_c, bases) in self.bases.iter().enumerate() {
+                let is_oxidized = usize::from(is_guanine != shows_at_c);
+                by_base.reference[is_oxidized] += bases[site * BASE_KINDS];
+                by_base.alternate[is_oxidized] += bases[site * BASE_KINDS + 1];
+            }
+        }
+        counts
+    }
+}
+
 /// The counts of all libraries. Records must come in the order of their coordinates.
 #[derive(Clone, Debug)]
 pub(crate) struct Oxidation {
@@ -58,8 +128,8 @@ pub(crate) struct Oxidation {
     libraries: Vec<String>,
     /// Index of the library of each read group, by its identifier.
     library_of_group: HashMap<Vec<u8>, usize>,
-    /// Counts by library, then by context: the codes of both neighbours of the C.
-    counts: Vec<[ContextCounts; 16]>,
+    /// Counts by library.
+    counts: Vec<LibraryCounts>,
     contig: i32,
     /// 0-based position of the first entry of `window`.
     window_start: u32,
@@ -88,7 +158,7 @@ impl Oxidation {
         Ok(Self {
             samples: hash_set_order(samples.iter().map(String::as_str)).join(","),
             library_of_group: groups.map(|(group, library)| (group.id.clone().into_bytes(), index(library))).collect(),
-            counts: vec![[ContextCounts::default(); 16]; libraries.len()],
+            counts: vec![LibraryCounts::default(); libraries.len()],
             libraries,
             contig: -1,
             window_start: 0,
@@ -96,7 +166,7 @@ impl Oxidation {
         })
     }
 
-    /// Counts a record.
+    /// Counts the bases of a record within `scope`.
     ///
     /// # Errors
     /// [`MetricsError::NoReadGroup`] if a counted record has no read group of the header; the errors of `reference`.
@@ -105,6 +175,7 @@ impl Oxidation {
         record: RawRecord,
         alignment: &Alignment,
         tags: &RecordTags,
+        scope: CountScope,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
         let excluded = flags::UNMAPPED | flags::SECONDARY | flags::DUPLICATE;
@@ -127,7 +198,7 @@ impl Oxidation {
         self.advance(record.contig(), start, end);
         let from = start.saturating_sub(1);
         let bases = reference.codes(record.contig(), from, end + 1)?;
-        self.add_bases(record, alignment, tags, library, ReferenceBlock { from, bases });
+        self.add_bases(record, alignment, (tags, scope), library, ReferenceBlock { from, bases });
         Ok(())
     }
 
@@ -135,45 +206,44 @@ impl Oxidation {
         &mut self,
         record: RawRecord,
         alignment: &Alignment,
-        tags: &RecordTags,
+        (tags, scope): (&RecordTags, CountScope),
         library: usize,
         reference: ReferenceBlock,
     ) {
         let flag = alignment.flag;
-        let is_second = flag & flags::LAST != 0;
-        let reverse = flag & flags::REVERSE != 0;
+        // The base as the sequencer read it is G or T if the reference has G and a first read is forward.
+        let shows_at_c = (flag & flags::REVERSE != 0) != (flag & flags::LAST != 0);
         let start = record.position().max(0) as u32;
         let qualities = tags.original_qualities.unwrap_or(record.qualities());
         let letter_offset = if tags.original_qualities.is_some() { QUALITY_LETTER_OFFSET } else { 0 };
         let min_quality = MIN_BASE_QUALITY + letter_offset;
         let first_window_position = (start - self.window_start) as usize;
-        let counts = &mut self.counts[library];
+        let LibraryCounts { positions, bases } = &mut self.counts[library];
+        let numbers = &mut bases[usize::from(shows_at_c)];
         for block in alignment.blocks {
-            let codes = alignment.codes.get(block.read_start..).unwrap_or_default();
-            let qualities = qualities.get(block.read_start..).unwrap_or_default();
-            let window = &mut self.window[first_window_position + block.reference_offset..];
-            let read = codes.iter().zip(qualities).take(block.bases);
-            for (at, ((code, quality), seen)) in read.zip(window).enumerate() {
-                if *quality < min_quality {
-                    continue;
-                }
-                let position = start + (block.reference_offset + at) as u32;
-                let Some((reference_base, context)) = reference.context(position) else { continue };
-                let is_guanine = reference_base == G_CODE;
-                let is_reference = *code == reference_base;
-                let is_alternate = *code == if is_guanine { T_CODE } else { A_CODE };
-                if !(is_reference || is_alternate) {
-                    continue;
-                }
-                // The base as the sequencer read it is G or T if the reference has G and the read is forward, or C and
-                // the read is reverse.
-                let is_oxidized = (is_guanine != reverse) != is_second;
-                let counts = &mut counts[context];
-                let by_base = &mut counts.by_base[usize::from(is_guanine)];
-                let numbers = if is_reference { &mut by_base.reference } else { &mut by_base.alternate };
-                numbers[usize::from(is_oxidized)] += 1;
-                counts.sites += u64::from(*seen >> library & 1 == 0);
-                *seen |= 1 << library;
+            let mut counted = scope.clip_block(start, block);
+            let before = (start - reference.from) as usize + block.reference_offset;
+            // The first base of a contig has no neighbour before it.
+            counted.start = counted.start.max(usize::from(before == 0));
+            let (read_start, window_start) =
+                (block.read_start + counted.start, first_window_position + block.reference_offset + counted.start);
+            let codes = alignment.codes.get(read_start..).unwrap_or_default();
+            let qualities = qualities.get(read_start..).unwrap_or_default();
+            let window = self.window.get_mut(window_start..).unwrap_or_default();
+            let neighbours = reference.bases.get(before + counted.start - 1..).unwrap_or_default().array_windows::<3>();
+            let read = codes.iter().zip(qualities).take(counted.len());
+            for ((code, quality), (seen, [left, base, right])) in read.zip(window.iter_mut().zip(neighbours)) {
+                // Few branches: which bases are C or G cannot be predicted.
+                let codes = usize::from(*left) << 8 | usize::from(*base) << 4 | usize::from(*right);
+                let site = usize::from(SITE_OF_CODES[codes & (SITE_OF_CODES.len() - 1)]);
+                let (is_reference, is_alternate) = (*code == *base, *code == ALTERNATE_OF_SITE[site]);
+                let is_low = *quality < min_quality;
+                let kind = usize::from(!is_reference) + usize::from(!(is_reference | is_alternate));
+                let kind = if is_low { 2 } else { kind };
+                numbers[site * BASE_KINDS + kind] += 1;
+                let is_counted = u64::from(kind < 2 && site > 0);
+                positions[site] += is_counted & !(*seen >> library);
+                *seen |= is_counted << library;
             }
         }
     }
@@ -194,14 +264,44 @@ impl Oxidation {
         }
     }
 
+    /// Forgets all positions. The next record may have any position.
+    pub(crate) fn finish_contig(&mut self) {
+        self.window.clear();
+        self.contig = -1;
+    }
+
+    /// Returns counts of no records for the same read groups.
+    pub(crate) fn without_counts(&self) -> Self {
+        Self {
+            samples: self.samples.clone(),
+            libraries: self.libraries.clone(),
+            library_of_group: self.library_of_group.clone(),
+            counts: vec![LibraryCounts::default(); self.libraries.len()],
+            contig: -1,
+            window_start: 0,
+            window: Vec::new(),
+        }
+    }
+
+    /// Returns the counts by library.
+    pub(crate) fn into_counts(self) -> Vec<LibraryCounts> {
+        self.counts
+    }
+
+    /// Adds the counts of other positions.
+    pub(crate) fn add_counts(&mut self, other: &[LibraryCounts]) {
+        self.counts.iter_mut().zip(other).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
     /// Returns the text of the metrics file.
     pub(crate) fn text(&self, comment: &str) -> String {
         let mut rows = Vec::new();
         for context in CONTEXTS {
             let letters = context.as_bytes();
-            let index = context_index(code_of(letters[0]), code_of(letters[2])).unwrap_or(0);
+            let [before, after] = [letters[0], letters[2]].map(|letter| code_of(letter).trailing_zeros() as usize);
             for (library, counts) in self.libraries.iter().zip(&self.counts) {
-                rows.push(format!("{}\t{library}\t{context}\t{}", self.samples, counts[index].cells()));
+                let cells = counts.context_counts(before * 4 + after).cells();
+                rows.push(format!("{}\t{library}\t{context}\t{cells}", self.samples));
             }
         }
         MetricsText::new(comment).with_rows("picard.analysis.CollectOxoGMetrics$CpcgMetrics", COLUMNS, &rows).finish(
@@ -250,28 +350,8 @@ struct ReferenceBlock<'b> {
     bases: &'b [u8],
 }
 
-impl ReferenceBlock<'_> {
-    /// Returns the code of a C or G at a position, and the index of its context on the strand of the C; `None` for other
-    /// bases, and if a neighbour is not a base.
-    fn context(&self, position: u32) -> Option<(u8, usize)> {
-        let at = (position - self.from) as usize;
-        let [before, base, after] = self.bases.get(at.checked_sub(1)?..at + 2)? else { return None };
-        match *base {
-            C_CODE => Some((C_CODE, context_index(*before, *after)?)),
-            G_CODE => Some((G_CODE, context_index(complement(*after), complement(*before))?)),
-            _ => None,
-        }
-    }
-}
-
-fn context_index(before: u8, after: u8) -> Option<usize> {
-    // A code of one base has one bit set, whose number is the index of the base.
-    let index = |code: u8| (code.count_ones() == 1).then(|| code.trailing_zeros() as usize);
-    Some(index(before)? * 4 + index(after)?)
-}
-
 /// Returns the complement of a 4-bit code.
-fn complement(code: u8) -> u8 {
+const fn complement(code: u8) -> u8 {
     code.reverse_bits() >> 4
 }
 
@@ -290,12 +370,11 @@ mod tests {
 
     #[test]
     fn contexts_are_those_of_the_strand_of_the_c() {
+        let site = |codes: [u8; 3]| SITE_OF_CODES[codes.iter().fold(0, |all, code| all << 4 | usize::from(*code))];
         // ACG: C with A before and G after. Its reverse complement is CGT.
-        let forward = ReferenceBlock { from: 10, bases: &[A_CODE, C_CODE, G_CODE, T_CODE] };
-        assert_eq!(forward.context(11), Some((C_CODE, 2)));
-        assert_eq!(forward.context(12), Some((G_CODE, 2)));
-        assert_eq!((forward.context(10), forward.context(13)), (None, None));
-        let unknown = ReferenceBlock { from: 0, bases: &[15, C_CODE, G_CODE] };
-        assert_eq!(unknown.context(1), None);
+        assert_eq!(site([A_CODE, C_CODE, G_CODE]), 1 + 2);
+        assert_eq!(site([C_CODE, G_CODE, T_CODE]), 17 + 2);
+        assert_eq!(site([A_CODE, A_CODE, G_CODE]), 0);
+        assert_eq!(site([15, C_CODE, G_CODE]), 0);
     }
 }

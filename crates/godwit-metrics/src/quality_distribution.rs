@@ -2,7 +2,9 @@
 
 use godwit_kernels::qc::{Alignment, RecordTags};
 use godwit_model::RawRecord;
+use serde::{Deserialize, Serialize};
 
+use crate::count_array;
 use crate::metrics_text::{HistogramColumn, MetricsText};
 
 /// 4-bit code of the base N, which Picard calls a no-call and does not count.
@@ -10,17 +12,22 @@ const NO_CALL_CODE: u8 = 15;
 /// Offset of a quality letter in the tag `OQ`.
 const QUALITY_LETTER_OFFSET: u8 = 33;
 
+/// Number of possible qualities.
+const QUALITIES: usize = 256;
+
 /// Numbers of called bases by quality, over all reads that are neither secondary nor supplementary.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct QualityDistribution {
     /// Neighbouring bases are counted in different arrays, so that equal qualities do not wait for each other.
-    counts: [[u64; 256]; 4],
-    original: [u64; 256],
+    #[serde(with = "count_array")]
+    counts: [u64; 4 * QUALITIES],
+    #[serde(with = "count_array")]
+    original: [u64; QUALITIES],
 }
 
 impl Default for QualityDistribution {
     fn default() -> Self {
-        Self { counts: [[0; 256]; 4], original: [0; 256] }
+        Self { counts: [0; 4 * QUALITIES], original: [0; QUALITIES] }
     }
 }
 
@@ -32,7 +39,7 @@ impl QualityDistribution {
         if qualities.first() == Some(&u8::MAX) {
             return;
         }
-        let [one, two, three, four] = &mut self.counts;
+        let ([one, two, three, four], _) = self.counts.as_chunks_mut::<QUALITIES>() else { return };
         let (quality_chunks, code_chunks) = (qualities.chunks_exact(4), codes.chunks_exact(4));
         let (last_qualities, last_codes) = (quality_chunks.remainder(), code_chunks.remainder());
         for (quality, code) in quality_chunks.zip(code_chunks) {
@@ -53,7 +60,7 @@ impl QualityDistribution {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().flatten().zip(other.counts.iter().flatten()) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
         self.original.iter_mut().zip(&other.original).for_each(|(mine, theirs)| *mine += theirs);
@@ -68,7 +75,7 @@ impl QualityDistribution {
         let columns = [
             HistogramColumn {
                 name: "COUNT_OF_Q",
-                bins: bins(&|quality| self.counts.iter().map(|counts| counts[quality]).sum()),
+                bins: bins(&|quality| self.counts.iter().skip(quality).step_by(QUALITIES).sum::<u64>()),
             },
             HistogramColumn { name: "COUNT_OF_OQ", bins: bins(&|quality| self.original[quality]) },
         ];

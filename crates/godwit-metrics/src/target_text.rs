@@ -53,7 +53,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 impl<'c> TargetReport<'c> {
     /// `gc`: the fraction of G and C of each target.
     pub(crate) fn new(coverage: &'c TargetCoverage, gc: &[f64]) -> Self {
-        let by_depth = count_by_depth(coverage.depths.iter().copied());
+        let by_depth = count_by_depth(coverage.totals.depths.iter().copied());
         let statistics = BinStatistics(&by_depth);
         let mean_coverage = ratio(statistics.sum(), coverage.targets().territory());
         let fold_80 = mean_coverage / statistics.percentile(0.2);
@@ -63,7 +63,7 @@ impl<'c> TargetReport<'c> {
 
     /// Returns the text of the file of `CollectHsMetrics`.
     pub(crate) fn hybrid_selection_text(&self, comment: &str) -> String {
-        let counts = &self.coverage.counts;
+        let counts = &self.coverage.totals.counts;
         let (territory, target_territory) = (self.coverage.probes().territory(), self.coverage.targets().territory());
         let library_size = estimate_library_size(counts.selected_pairs, counts.selected_unique_pairs);
         let mut first = vec![territory as f64, ratio(target_territory, territory)];
@@ -84,7 +84,7 @@ impl<'c> TargetReport<'c> {
 
     /// Returns the text of the file of `CollectTargetedPcrMetrics`.
     pub(crate) fn amplicon_text(&self, comment: &str) -> String {
-        let counts = &self.coverage.counts;
+        let counts = &self.coverage.totals.counts;
         let mut first = vec![self.coverage.probes().territory() as f64];
         first.extend(self.probe_values());
         first.push(self.fold_enrichment());
@@ -98,7 +98,7 @@ impl<'c> TargetReport<'c> {
         let bins = |counts: &[u64]| counts.iter().enumerate().map(|(bin, count)| (bin as u64, *count as f64)).collect();
         let histogram = [
             HistogramColumn { name: "high_quality_coverage_count", bins: bins(&self.by_depth) },
-            HistogramColumn { name: "unfiltered_baseq_count", bins: bins(&self.coverage.qualities) },
+            HistogramColumn { name: "unfiltered_baseq_count", bins: bins(&self.coverage.totals.qualities) },
         ];
         MetricsText::new(comment)
             .with_rows(&format!("picard.analysis.directed.{class}"), &format!("{columns}{PANEL_COLUMNS}"), &[row])
@@ -107,7 +107,7 @@ impl<'c> TargetReport<'c> {
 
     /// Returns the numbers of bases on, near and off the probes, and the values that follow from them.
     fn probe_values(&self) -> [f64; 7] {
-        let counts = &self.coverage.counts;
+        let counts = &self.coverage.totals.counts;
         let all = counts.on_probe + counts.near_probe + counts.off_probe;
         let selected = counts.on_probe + counts.near_probe;
         [
@@ -122,18 +122,18 @@ impl<'c> TargetReport<'c> {
     }
 
     fn fold_enrichment(&self) -> f64 {
-        let counts = &self.coverage.counts;
+        let counts = &self.coverage.totals.counts;
         let all = counts.on_probe + counts.near_probe + counts.off_probe;
-        let genome_share = ratio(self.coverage.probes().territory(), self.coverage.genome_bases);
+        let genome_share = ratio(self.coverage.probes().territory(), self.coverage.genome_bases());
         ratio(counts.on_probe, all) / genome_share
     }
 
     /// Returns the cells that both tools have.
     fn panel_cells(&self) -> String {
-        let (counts, targets) = (&self.coverage.counts, self.coverage.targets());
+        let (counts, targets) = (&self.coverage.totals.counts, self.coverage.targets());
         let numbers = [
             targets.territory(),
-            self.coverage.genome_bases,
+            self.coverage.genome_bases(),
             counts.reads,
             counts.pf_reads,
             counts.pf_bases,
@@ -179,18 +179,18 @@ impl<'c> TargetReport<'c> {
     }
 
     fn sensitivity(&self) -> (f64, i32) {
-        let capped = self.coverage.unfiltered_depths.iter().map(|depth| *depth.min(&MAX_SENSITIVITY_DEPTH));
+        let capped = self.coverage.totals.unfiltered_depths.iter().map(|depth| *depth.min(&MAX_SENSITIVITY_DEPTH));
         let mut by_depth = count_by_depth(capped);
         // As in Picard, the bin of the highest depth exists only if there is such a base. The simulation depends on the
         // number of bins.
         by_depth.resize(by_depth.len().max(MAX_SENSITIVITY_DEPTH as usize), 0);
-        het_snp_sensitivity(&by_depth, &self.coverage.capped_qualities)
+        het_snp_sensitivity(&by_depth, &self.coverage.totals.capped_qualities)
     }
 
     /// Returns how much sequencing is needed for a mean depth at 80 % of the target bases, as a multiple of an ideal
     /// selection (`HsMetricCollector.calculateHsPenalty`); -1 if the search does not end.
     fn penalty(&self, library_size: u64, goal: f64) -> f64 {
-        let counts = &self.coverage.counts;
+        let counts = &self.coverage.totals.counts;
         let mean = ratio(counts.on_target_from_pair, self.coverage.targets().territory());
         let (pairs, unique) = (counts.selected_pairs, counts.selected_unique_pairs);
         let on_target = ratio(counts.on_target, counts.pf_unique_bases_aligned);

@@ -2,10 +2,13 @@
 //! `TargetMetricsCollector`, for `CollectHsMetrics` and `CollectTargetedPcrMetrics`.
 
 use std::io;
+use std::sync::Arc;
 
 use godwit_kernels::qc::{Alignment, ReferenceBases, starts_with_adapter};
 use godwit_model::{Genome, RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
+use crate::count_scope::CountScope;
 use crate::interval_list::{ContigInterval, IntervalList, overlapping, overlapping_indexes};
 use crate::wgs::QUALITY_BINS;
 
@@ -35,7 +38,7 @@ pub(crate) const AMPLICON_RULES: TargetRules =
     TargetRules { min_mapping_quality: 1, min_base_quality: 0, clips_overlaps: false };
 
 /// The counts of reads and bases. The prefix `pf` means that a read passes the vendor's filter.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TargetCounts {
     pub(crate) reads: u64,
     pub(crate) pf_reads: u64,
@@ -59,61 +62,125 @@ pub(crate) struct TargetCounts {
     pub(crate) on_target_from_pair: u64,
 }
 
-/// The coverage of targets.
+/// The targets, the probes that select them, and the rules by which bases are counted.
 #[derive(Clone, Debug)]
-pub(crate) struct TargetCoverage {
+pub(crate) struct TargetPanel {
     rules: TargetRules,
     probes: IntervalList,
     targets: IntervalList,
-    /// For each contig, the index of the first base of each target in the arrays of depths.
+    /// For each contig, the number of target bases before each target.
     offsets: Vec<Vec<usize>>,
-    pub(crate) genome_bases: u64,
+    /// Number of target bases.
+    target_bases: usize,
+    genome_bases: u64,
+}
+
+/// The counts of some records, on consecutive bases of the targets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TargetTotals {
     pub(crate) counts: TargetCounts,
+    /// Number of target bases before the first entry of the depths.
+    first_base: usize,
     /// Depth of each base of the targets: bases of high quality, and all bases with a quality above 2.
     pub(crate) depths: Vec<u32>,
     pub(crate) unfiltered_depths: Vec<u32>,
     /// Number of bases on targets by quality, up to `MAX_SENSITIVITY_DEPTH`, and of all.
-    pub(crate) capped_qualities: [u64; QUALITY_BINS],
-    pub(crate) qualities: [u64; QUALITY_BINS],
+    pub(crate) capped_qualities: Vec<u64>,
+    pub(crate) qualities: Vec<u64>,
+}
+
+impl TargetTotals {
+    fn new(first_base: usize, bases: usize) -> Self {
+        Self {
+            counts: TargetCounts::default(),
+            first_base,
+            depths: vec![0; bases],
+            unfiltered_depths: vec![0; bases],
+            capped_qualities: vec![0; QUALITY_BINS],
+            qualities: vec![0; QUALITY_BINS],
+        }
+    }
+}
+
+impl TargetPanel {
+    fn new(rules: TargetRules, probes: IntervalList, targets: IntervalList, genome: &Genome) -> Self {
+        let mut target_bases = 0;
+        let mut offset = |interval: &ContigInterval| {
+            let offset = target_bases;
+            target_bases += (interval.end - interval.start) as usize;
+            offset
+        };
+        let offsets = targets.merged.iter().map(|contig| contig.iter().map(&mut offset).collect()).collect();
+        Self { rules, probes, targets, offsets, target_bases, genome_bases: genome.total_bases() }
+    }
+
+    /// Returns the number of target bases before a 0-based position of a contig.
+    fn bases_before(&self, contig: u32, position: u32) -> usize {
+        let Some(targets) = self.targets.merged.get(contig as usize) else { return self.target_bases };
+        let at = targets.partition_point(|target| target.end <= position);
+        match targets.get(at) {
+            Some(target) => self.offsets[contig as usize][at] + position.saturating_sub(target.start) as usize,
+            None => self.offsets[contig as usize + 1..].iter().flatten().next().copied().unwrap_or(self.target_bases),
+        }
+    }
+}
+
+/// The coverage of targets.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetCoverage {
+    panel: Arc<TargetPanel>,
+    pub(crate) totals: TargetTotals,
 }
 
 impl TargetCoverage {
     pub(crate) fn new(rules: TargetRules, probes: IntervalList, targets: IntervalList, genome: &Genome) -> Self {
-        let mut next = 0;
-        let mut offset = |interval: &ContigInterval| {
-            let offset = next;
-            next += (interval.end - interval.start) as usize;
-            offset
-        };
-        let offsets = targets.merged.iter().map(|contig| contig.iter().map(&mut offset).collect()).collect();
-        Self {
-            rules,
-            offsets,
-            genome_bases: genome.total_bases(),
-            counts: TargetCounts::default(),
-            depths: vec![0; next],
-            unfiltered_depths: vec![0; next],
-            capped_qualities: [0; QUALITY_BINS],
-            qualities: [0; QUALITY_BINS],
-            probes,
-            targets,
+        let panel = TargetPanel::new(rules, probes, targets, genome);
+        Self { totals: TargetTotals::new(0, panel.target_bases), panel: Arc::new(panel) }
+    }
+
+    /// Returns counts of no records of the same targets, which take only bases from the place `start` to before the place
+    /// `end`. A place is the index of a contig and a 0-based position.
+    pub(crate) fn for_places(&self, start: (u32, u32), end: (u32, u32)) -> Self {
+        let [first, last] = [start, end].map(|(contig, position)| self.panel.bases_before(contig, position));
+        Self { panel: Arc::clone(&self.panel), totals: TargetTotals::new(first, last.saturating_sub(first)) }
+    }
+
+    /// Adds the counts of other records or positions.
+    pub(crate) fn add_totals(&mut self, other: &TargetTotals) {
+        let totals = &mut self.totals;
+        totals.counts.merge(&other.counts);
+        let at = other.first_base.saturating_sub(totals.first_base);
+        for (mine, theirs) in
+            [(&mut totals.depths, &other.depths), (&mut totals.unfiltered_depths, &other.unfiltered_depths)]
+        {
+            mine.iter_mut().skip(at).zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
         }
+        for (mine, theirs) in
+            [(&mut totals.capped_qualities, &other.capped_qualities), (&mut totals.qualities, &other.qualities)]
+        {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        }
+    }
+
+    /// Returns the number of bases of the genome.
+    pub(crate) fn genome_bases(&self) -> u64 {
+        self.panel.genome_bases
     }
 
     /// Returns the baits or amplicons.
     pub(crate) fn probes(&self) -> &IntervalList {
-        &self.probes
+        &self.panel.probes
     }
 
     /// Returns the targets.
     pub(crate) fn targets(&self) -> &IntervalList {
-        &self.targets
+        &self.panel.targets
     }
 
     /// Returns the depths at the bases of each target, in order.
     pub(crate) fn depths_by_target(&self) -> impl Iterator<Item = &[u32]> {
-        let targets = self.targets.merged.iter().flatten().zip(self.offsets.iter().flatten());
-        targets.map(|(target, offset)| &self.depths[*offset..*offset + (target.end - target.start) as usize])
+        let targets = self.panel.targets.merged.iter().flatten().zip(self.panel.offsets.iter().flatten());
+        targets.map(|(target, offset)| &self.totals.depths[*offset..*offset + (target.end - target.start) as usize])
     }
 
     /// Returns the fraction of G and C of each target (0 to 1), in order.
@@ -122,7 +189,7 @@ impl TargetCoverage {
     /// The errors of `reference`.
     pub(crate) fn gc_by_target<R: ReferenceBases>(&self, reference: &mut R) -> io::Result<Vec<f64>> {
         let mut fractions = Vec::new();
-        for (contig, targets) in self.targets.merged.iter().enumerate() {
+        for (contig, targets) in self.panel.targets.merged.iter().enumerate() {
             for target in targets {
                 let codes = reference.codes(contig as i32, target.start, target.end)?;
                 let gc = codes.iter().filter(|code| matches!(code, 2 | 4)).count();
@@ -132,8 +199,8 @@ impl TargetCoverage {
         Ok(fractions)
     }
 
-    /// Counts a record.
-    pub(crate) fn add(&mut self, record: RawRecord, alignment: &Alignment) {
+    /// Counts a record, and its bases on targets within `scope`.
+    pub(crate) fn add(&mut self, record: RawRecord, alignment: &Alignment, scope: CountScope) {
         let flag = alignment.flag;
         if flag & flags::SECONDARY != 0 {
             return;
@@ -141,18 +208,20 @@ impl TargetCoverage {
         let (mapped, unique) = (flag & flags::UNMAPPED == 0, flag & flags::DUPLICATE == 0);
         let is_supplementary = flag & flags::SUPPLEMENTARY != 0;
         let aligned_bases = if mapped { alignment.aligned_bases() } else { 0 };
-        self.counts.add_read(alignment, aligned_bases);
+        let mut uncounted = TargetCounts::default();
+        let counts = if scope.counts_record { &mut self.totals.counts } else { &mut uncounted };
+        counts.add_read(alignment, aligned_bases);
         if flag & flags::QC_FAIL != 0 || !mapped {
             return;
         }
-        let Some(probes) = usize::try_from(record.contig()).ok().and_then(|contig| self.probes.merged.get(contig))
+        let Some(probes) =
+            usize::try_from(record.contig()).ok().and_then(|contig| self.panel.probes.merged.get(contig))
         else {
             return;
         };
         let start = record.position().max(0) as u32;
         let end = start + alignment.reference_bases as u32;
         let near = overlapping(probes, start, end, NEAR_DISTANCE);
-        let counts = &mut self.counts;
         let both_mapped = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0 && !is_supplementary;
         if both_mapped && flag & flags::FIRST != 0 && !near.is_empty() {
             counts.selected_pairs += 1;
@@ -169,18 +238,21 @@ impl TargetCoverage {
             counts.duplicate += aligned_bases;
         } else if record.mapping_quality() == 0 && starts_with_adapter(alignment.codes, flag & flags::REVERSE != 0) {
             counts.adapter += aligned_bases;
-        } else if record.mapping_quality() < self.rules.min_mapping_quality {
+        } else if record.mapping_quality() < self.panel.rules.min_mapping_quality {
             counts.low_mapping_quality += aligned_bases;
         } else {
-            self.add_bases(record, alignment, start, both_mapped);
+            self.add_bases(record, alignment, scope, both_mapped);
         }
     }
 
-    fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, start: u32, both_mapped: bool) {
+    fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, scope: CountScope, both_mapped: bool) {
+        let start = record.position().max(0) as u32;
+        let TargetPanel { rules, targets, offsets, .. } = &*self.panel;
+        let totals = &mut self.totals;
         let mut read_end = alignment.codes.len();
-        if self.rules.clips_overlaps {
+        if rules.clips_overlaps {
             let clipped = overlapping_bases(record, alignment.flag);
-            self.counts.overlap += clipped;
+            totals.counts.overlap += if scope.counts_record { clipped } else { 0 };
             if clipped > 0 {
                 if record.mate_position() <= record.position() {
                     return;
@@ -196,42 +268,66 @@ impl TargetCoverage {
         }
         let contig = record.contig() as usize;
         let end = start + alignment.reference_bases as u32;
-        let (from, until) = overlapping_indexes(&self.targets.merged[contig], start, end, 0);
-        let targets = &self.targets.merged[contig][from..until];
-        let offsets = &self.offsets[contig][from..until];
+        let (from, until) = overlapping_indexes(&targets.merged[contig], start, end, 0);
+        let targets = &targets.merged[contig][from..until];
+        let offsets = &offsets[contig][from..until];
         let mut at = 0;
         for block in alignment.blocks {
             let bases = block.bases.min(read_end.saturating_sub(block.read_start));
-            for index in 0..bases {
+            let counted = scope.clip_block(start, block);
+            for index in counted.start..counted.end.min(bases) {
                 let position = start + (block.reference_offset + index) as u32;
                 let Some(quality) = qualities.get(block.read_start + index).copied() else { break };
                 while targets.get(at).is_some_and(|target| target.end <= position) {
                     at += 1;
                 }
                 let target = targets.get(at).filter(|target| target.start <= position);
-                let is_high = quality >= self.rules.min_base_quality;
+                let is_high = quality >= rules.min_base_quality;
                 match target {
-                    _ if !is_high => self.counts.low_base_quality += 1,
-                    None => self.counts.off_target += 1,
+                    _ if !is_high => totals.counts.low_base_quality += 1,
+                    None => totals.counts.off_target += 1,
                     Some(_) => {
-                        self.counts.on_target += 1;
-                        self.counts.on_target_from_pair += u64::from(both_mapped);
+                        totals.counts.on_target += 1;
+                        totals.counts.on_target_from_pair += u64::from(both_mapped);
                     }
                 }
                 let Some(target) = target.filter(|_| quality > MAX_IGNORED_QUALITY) else { continue };
-                let base = offsets[at] + (position - target.start) as usize;
-                let depth = &mut self.unfiltered_depths[base];
+                let base = offsets[at] + (position - target.start) as usize - totals.first_base;
+                let depth = &mut totals.unfiltered_depths[base];
                 *depth += 1;
                 let bin = usize::from(quality).min(QUALITY_BINS - 1);
-                self.capped_qualities[bin] += u64::from(*depth <= MAX_SENSITIVITY_DEPTH);
-                self.qualities[bin] += 1;
-                self.depths[base] += u32::from(is_high);
+                totals.capped_qualities[bin] += u64::from(*depth <= MAX_SENSITIVITY_DEPTH);
+                totals.qualities[bin] += 1;
+                totals.depths[base] += u32::from(is_high);
             }
         }
     }
 }
 
 impl TargetCounts {
+    fn merge(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.pf_reads += other.pf_reads;
+        self.pf_unique_reads += other.pf_unique_reads;
+        self.pf_unique_reads_aligned += other.pf_unique_reads_aligned;
+        self.pf_bases += other.pf_bases;
+        self.pf_bases_aligned += other.pf_bases_aligned;
+        self.pf_unique_bases_aligned += other.pf_unique_bases_aligned;
+        self.selected_pairs += other.selected_pairs;
+        self.selected_unique_pairs += other.selected_unique_pairs;
+        self.on_probe += other.on_probe;
+        self.near_probe += other.near_probe;
+        self.off_probe += other.off_probe;
+        self.duplicate += other.duplicate;
+        self.adapter += other.adapter;
+        self.low_mapping_quality += other.low_mapping_quality;
+        self.low_base_quality += other.low_base_quality;
+        self.overlap += other.overlap;
+        self.off_target += other.off_target;
+        self.on_target += other.on_target;
+        self.on_target_from_pair += other.on_target_from_pair;
+    }
+
     /// Counts a read before any filter but that of the vendor.
     fn add_read(&mut self, alignment: &Alignment, aligned_bases: u64) {
         let flag = alignment.flag;

@@ -2,13 +2,16 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 
 use godwit_kernels::qc::{Alignment, ReferenceBases, starts_with_adapter};
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::bin_statistics::BinStatistics;
+use crate::count_scope::CountScope;
 use crate::het_sensitivity::het_snp_sensitivity;
 use crate::metrics_text::{HistogramColumn, MetricsText, join_numbers};
 use crate::reference_scan::N_CODE;
@@ -61,8 +64,26 @@ impl CoveredPositions {
     }
 }
 
-/// Aligned bases that were not counted, by the reason.
+/// The hash of a name, which needs no further hash as key of a map.
 #[derive(Clone, Copy, Debug, Default)]
+struct HashedName(u64);
+
+impl Hasher for HashedName {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.chunks_exact(8).for_each(|bytes| self.0 ^= u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
+    }
+}
+
+/// Aligned bases that were not counted, by the reason.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct ExcludedBases {
     adapter: u64,
     mapping_quality: u64,
@@ -73,14 +94,56 @@ struct ExcludedBases {
     capped: u64,
 }
 
-/// The depth of coverage. Records must come in the order of their coordinates.
-#[derive(Clone, Debug)]
-pub(crate) struct WgsDepth {
+/// The counts of finished positions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WgsCounts {
     excluded: ExcludedBases,
     /// Number of positions by depth, for positions with a base.
     filtered: Vec<u64>,
     unfiltered: Vec<u64>,
     qualities: Vec<u64>,
+}
+
+impl Default for WgsCounts {
+    fn default() -> Self {
+        Self {
+            excluded: ExcludedBases::default(),
+            filtered: vec![0; MAX_DEPTH + 1],
+            unfiltered: vec![0; MAX_DEPTH + 1],
+            qualities: vec![0; QUALITY_BINS],
+        }
+    }
+}
+
+impl WgsCounts {
+    fn merge(&mut self, other: &Self) {
+        self.excluded.merge(&other.excluded);
+        for (mine, theirs) in [
+            (&mut self.filtered, &other.filtered),
+            (&mut self.unfiltered, &other.unfiltered),
+            (&mut self.qualities, &other.qualities),
+        ] {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        }
+    }
+}
+
+impl ExcludedBases {
+    fn merge(&mut self, other: &Self) {
+        self.adapter += other.adapter;
+        self.mapping_quality += other.mapping_quality;
+        self.duplicate += other.duplicate;
+        self.unpaired += other.unpaired;
+        self.base_quality += other.base_quality;
+        self.overlap += other.overlap;
+        self.capped += other.capped;
+    }
+}
+
+/// The depth of coverage. Records must come in the order of their coordinates.
+#[derive(Clone, Debug)]
+pub(crate) struct WgsDepth {
+    counts: WgsCounts,
     contig: i32,
     /// 0-based position of the first entry of `window`.
     window_start: u32,
@@ -88,7 +151,7 @@ pub(crate) struct WgsDepth {
     /// Number of entries of `window` that are finished.
     finished: usize,
     /// Covered positions of the templates with records that end after the current position, by the hash of the name.
-    templates: HashMap<u128, Vec<CoveredPositions>>,
+    templates: HashMap<u128, Vec<CoveredPositions>, BuildHasherDefault<HashedName>>,
     /// Position after the last base of each record in `templates`, with its hash, in the order of the records.
     open_records: VecDeque<(u32, u128)>,
     /// Bit sets of removed records, for the next ones.
@@ -98,15 +161,12 @@ pub(crate) struct WgsDepth {
 impl Default for WgsDepth {
     fn default() -> Self {
         Self {
-            excluded: ExcludedBases::default(),
-            filtered: vec![0; MAX_DEPTH + 1],
-            unfiltered: vec![0; MAX_DEPTH + 1],
-            qualities: vec![0; QUALITY_BINS],
+            counts: WgsCounts::default(),
             contig: -1,
             window_start: 0,
             window: Vec::new(),
             finished: 0,
-            templates: HashMap::new(),
+            templates: HashMap::default(),
             open_records: VecDeque::new(),
             unused: Vec::new(),
         }
@@ -114,7 +174,7 @@ impl Default for WgsDepth {
 }
 
 impl WgsDepth {
-    /// Counts a record.
+    /// Counts a record, and its bases within `scope`.
     ///
     /// # Errors
     /// The errors of `reference`.
@@ -122,10 +182,11 @@ impl WgsDepth {
         &mut self,
         record: RawRecord,
         alignment: &Alignment,
+        scope: CountScope,
         reference: &mut R,
     ) -> io::Result<()> {
         if let Some(counter) = self.exclusion(record, alignment) {
-            *counter += alignment.aligned_bases();
+            *counter += if scope.counts_record { alignment.aligned_bases() } else { 0 };
             return Ok(());
         }
         let flag = alignment.flag;
@@ -142,7 +203,7 @@ impl WgsDepth {
             self.window.resize(needed, PositionDepth::default());
         }
         let bases = reference.codes(record.contig(), start, end)?;
-        self.add_bases(record, alignment, start, bases);
+        self.add_bases(record, alignment, scope, bases);
         Ok(())
     }
 
@@ -154,19 +215,20 @@ impl WgsDepth {
             None
         } else if (!mapped || record.mapping_quality() == 0) && starts_with_adapter(alignment.codes, mapped && reverse)
         {
-            Some(&mut self.excluded.adapter)
+            Some(&mut self.counts.excluded.adapter)
         } else if record.mapping_quality() < MIN_MAPPING_QUALITY {
-            Some(&mut self.excluded.mapping_quality)
+            Some(&mut self.counts.excluded.mapping_quality)
         } else if flag & flags::DUPLICATE != 0 {
-            Some(&mut self.excluded.duplicate)
+            Some(&mut self.counts.excluded.duplicate)
         } else if flag & flags::PAIRED == 0 || flag & flags::MATE_UNMAPPED != 0 {
-            Some(&mut self.excluded.unpaired)
+            Some(&mut self.counts.excluded.unpaired)
         } else {
             None
         }
     }
 
-    fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, start: u32, reference: &[u8]) {
+    fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, scope: CountScope, reference: &[u8]) {
+        let start = record.position().max(0) as u32;
         let (name, qualities) = (xxh3_128(record.name()), record.qualities());
         let mut records = std::mem::take(self.templates.entry(name).or_default());
         let mut bits = self.unused.pop().unwrap_or_default();
@@ -174,29 +236,33 @@ impl WgsDepth {
         bits.resize(reference.len().div_ceil(64), 0);
         let mut covered = CoveredPositions { start, bits };
         let offset = (start - self.window_start) as usize;
+        let WgsCounts { excluded, qualities: quality_counts, .. } = &mut self.counts;
         for block in alignment.blocks {
-            let codes = alignment.codes.get(block.read_start..).unwrap_or_default();
-            let qualities = qualities.get(block.read_start..).unwrap_or_default();
-            let against = reference.get(block.reference_offset..).unwrap_or_default();
-            let window = &mut self.window[offset + block.reference_offset..];
-            let read = codes.iter().zip(qualities).take(block.bases);
+            let counted = scope.clip_block(start, block);
+            let (read_start, reference_start) =
+                (block.read_start + counted.start, block.reference_offset + counted.start);
+            let codes = alignment.codes.get(read_start..).unwrap_or_default();
+            let qualities = qualities.get(read_start..).unwrap_or_default();
+            let against = reference.get(reference_start..).unwrap_or_default();
+            let window = &mut self.window[offset + reference_start..];
+            let read = codes.iter().zip(qualities).take(counted.len());
             for (at, ((code, quality), (against, depth))) in read.zip(against.iter().zip(window)).enumerate() {
                 if *against == N_CODE {
                     continue;
                 }
                 if *quality <= MAX_IGNORED_QUALITY {
-                    self.excluded.base_quality += 1;
+                    excluded.base_quality += 1;
                     continue;
                 }
                 if depth.unfiltered < MAX_DEPTH as u32 {
-                    self.qualities[usize::from(*quality).min(QUALITY_BINS - 1)] += 1;
+                    quality_counts[usize::from(*quality).min(QUALITY_BINS - 1)] += 1;
                     depth.unfiltered += 1;
                 }
-                let position = start + (block.reference_offset + at) as u32;
+                let position = start + (reference_start + at) as u32;
                 if *quality < MIN_BASE_QUALITY || *code == N_CODE {
-                    self.excluded.base_quality += 1;
+                    excluded.base_quality += 1;
                 } else if records.iter().any(|other| other.contains(position)) {
-                    self.excluded.overlap += 1;
+                    excluded.overlap += 1;
                 } else {
                     covered.insert(position);
                     depth.filtered += 1;
@@ -246,37 +312,52 @@ impl WgsDepth {
         let Some(positions) = self.window.get(self.finished..until) else { return };
         for depth in positions.iter().filter(|depth| depth.unfiltered > 0) {
             let filtered = (depth.filtered as usize).min(MAX_DEPTH);
-            self.excluded.capped += u64::from(depth.filtered) - filtered as u64;
-            self.filtered[filtered] += 1;
-            self.unfiltered[depth.unfiltered as usize] += 1;
+            self.counts.excluded.capped += u64::from(depth.filtered) - filtered as u64;
+            self.counts.filtered[filtered] += 1;
+            self.counts.unfiltered[depth.unfiltered as usize] += 1;
         }
         self.finished = until;
     }
 
-    fn finish_contig(&mut self) {
+    /// Finishes all positions and forgets all records. The next record may have any position.
+    pub(crate) fn finish_contig(&mut self) {
         self.finish_positions(self.window.len());
         self.window.clear();
         self.finished = 0;
         self.templates.clear();
         self.open_records.clear();
+        self.contig = -1;
+    }
+
+    /// Returns the counts. All positions must be finished.
+    pub(crate) fn into_counts(self) -> WgsCounts {
+        self.counts
+    }
+
+    /// Adds the counts of other positions and records.
+    pub(crate) fn add_counts(&mut self, other: &WgsCounts) {
+        self.counts.merge(other);
     }
 
     /// Returns the text of the metrics file. All records must have been counted. `called_bases`: the number of bases of
     /// the reference that are not N.
     pub(crate) fn text(mut self, called_bases: u64, comment: &str) -> String {
         self.finish_contig();
-        let uncovered = called_bases.saturating_sub(self.filtered.iter().sum());
-        self.filtered[0] += uncovered;
-        self.unfiltered[0] += uncovered;
-        let bins = self.filtered.iter().enumerate().map(|(depth, count)| (depth as u64, *count as f64)).collect();
+        let counts = &mut self.counts;
+        let uncovered = called_bases.saturating_sub(counts.filtered.iter().sum());
+        counts.filtered[0] += uncovered;
+        counts.unfiltered[0] += uncovered;
+        let bins = counts.filtered.iter().enumerate().map(|(depth, count)| (depth as u64, *count as f64)).collect();
         let histogram = [HistogramColumn { name: "high_quality_coverage_count", bins }];
-        MetricsText::new(comment).with_rows("picard.analysis.WgsMetrics", COLUMNS, &[self.row()]).finish(
+        MetricsText::new(comment).with_rows("picard.analysis.WgsMetrics", COLUMNS, &[self.counts.row()]).finish(
             "java.lang.Integer",
             "coverage",
             &histogram,
         )
     }
+}
 
+impl WgsCounts {
     fn row(&self) -> String {
         let depths = BinStatistics(&self.filtered);
         let (territory, mean, counted) = (depths.count(), depths.mean(), depths.sum());

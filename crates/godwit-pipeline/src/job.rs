@@ -8,7 +8,7 @@ use crate::error::PipelineError;
 use crate::marking::{DuplicatePolicy, MarkingOptions};
 use crate::memory::MemoryPlan;
 use crate::python_step::{PythonStep, PythonStepOptions};
-use crate::reduce::{RecalibrationOptions, ReduceOptions, WritingOptions};
+use crate::reduce::{PicardMetricsRequest, RecalibrationOptions, ReduceOptions, WritingOptions};
 
 /// Options that `align` and `markdup` share.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct JobOptions {
     pub recipients: Vec<PublicKey>,
     /// True to collect metrics of the written file and to write the report page.
     pub metrics: bool,
+    /// The requested metrics of Picard, which need a reference and `metrics`; `None`: none.
+    pub picard_metrics: Option<PicardMetricsRequest>,
     /// The command line, for the report.
     pub command: Vec<String>,
     /// Path of the godwit program, which is started as a separate process to decode CRAM.
@@ -49,6 +51,7 @@ impl JobOptions {
                            the output";
             return Err(PipelineError::Options { problem: problem.to_owned() });
         }
+        self.picard_metrics.as_ref().map_or(Ok(()), PicardMetricsRequest::check)?;
         self.marking.check(self.duplicates)
     }
 
@@ -79,6 +82,7 @@ impl JobOptions {
                 duplicates: self.duplicates,
                 marking: self.marking,
                 metrics,
+                picard_metrics: self.picard_metrics.clone(),
                 python_step,
                 recalibration: self.recalibration.clone(),
             },

@@ -12,6 +12,7 @@ mod file_completion;
 mod outputs;
 mod parallel_partitions;
 mod partition;
+mod picard;
 mod qc;
 mod ranks;
 mod recalibration;
@@ -25,6 +26,7 @@ pub use distributed_output::{
     CompressedPart, OutputAssembler, OutputPaths, PartBuilder, PartBuilderOptions, PartLocations,
 };
 pub use outputs::{Format, OutputFiles, Outputs};
+pub use picard::{PicardInputs, PicardMetricsRequest};
 pub use qc::{Qc, ReferenceWindows, check_metrics_reference, open_reference};
 pub use ranks::{RankedPart, file_ranks, rank_wanted_records};
 pub use recalibration::{

@@ -7,6 +7,7 @@
 mod calling_section;
 mod figures;
 pub mod html;
+mod picard_section;
 pub mod plot;
 pub mod report_tables;
 
@@ -17,6 +18,7 @@ use crate::key_numbers::KeyNumbers;
 use crate::reduce::Qc;
 pub use calling_section::add_calling_section;
 use html::{escape_html, format_thousands};
+pub use picard_section::MetricsTable;
 
 const STYLE: &str = include_str!("report_page/style.css");
 
@@ -47,6 +49,7 @@ impl ReportPage<'_> {
         );
         page += &section_html("Library", &[self.insert_sizes(), self.duplicate_sets(), self.libraries()]);
         page += &section_html("Coverage", &[self.coverage(), self.contigs()]);
+        page += &section_html("Picard metrics", &self.picard_figures());
         page += &section_html("Run", &[self.stages(), self.origin_table()]);
         document_html(self.sample, "Sequencing report", &self.lead_paragraph(), &page, &self.report.godwit)
     }
@@ -107,19 +110,42 @@ pub fn section_html(title: &str, figures: &[String]) -> String {
     format!("<section>\n<h2>{title}</h2>\n<div class=\"figures\">\n{content}</div>\n</section>\n")
 }
 
-/// Returns a complete HTML page. `lead` and `content` are HTML; all other arguments are plain text.
+/// A script at the end of a page. Browsers run it only if its checksum is right.
+#[derive(Clone, Copy)]
+pub struct PageScript {
+    /// The script.
+    pub text: &'static str,
+    /// SHA-256 of the script, base64.
+    pub sha256: &'static str,
+}
+
+/// Returns a complete HTML page without scripts. `lead` and `content` are HTML; all other arguments are plain text.
 pub fn document_html(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
+    scripted_document_html(name, kicker, lead, content, version, None)
+}
+
+/// As [`document_html`], with a script.
+pub fn scripted_document_html(
+    name: &str,
+    kicker: &str,
+    lead: &str,
+    content: &str,
+    version: &str,
+    script: Option<PageScript>,
+) -> String {
+    let allowed = script.map_or(String::new(), |script| format!("; script-src 'sha256-{}'", script.sha256));
+    let script = script.map_or(String::new(), |script| format!("<script>{}</script>\n", script.text));
     let [name, kicker, version] = [name, kicker, version].map(escape_html);
     let (title, mut page) = (kicker.to_lowercase(), String::new());
     page += &format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'{allowed}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{name}: {title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<p class=\"kicker\">{kicker}</p>\n\
          <h1>{name}</h1>\n<p class=\"lead\">{lead}</p>\n</header>\n<main>\n"
     );
     page += content;
-    page += &format!("</main>\n<footer><p>Made by godwit {version}.</p></footer>\n</body>\n</html>\n");
+    page += &format!("</main>\n<footer><p>Made by godwit {version}.</p></footer>\n{script}</body>\n</html>\n");
     page
 }

@@ -6,6 +6,7 @@
 //! the steps of the cohort, such as joint genotyping, are skipped. Each job can be resumed, and so can the whole
 //! workflow.
 
+mod cohort_page;
 mod remote_files;
 mod report;
 mod sample_hosts;
@@ -165,7 +166,7 @@ fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineE
     check_options(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
     host_resources::check_writable(&options.out).map_err(PipelineError::file("create files in", &options.out))?;
-    for name in ["run.json", "report.html"] {
+    for name in ["run.json", "report.html", "cohort.html"] {
         let path = options.out.join(name);
         check_available(&path).map_err(PipelineError::file("write", &path))?;
     }

@@ -10,7 +10,7 @@ use godwit_pipeline::PipelineError;
 use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::read_groups::ReadGroups;
-use godwit_pipeline::reduce::check_metrics_reference;
+use godwit_pipeline::reduce::{PicardInputs, check_metrics_reference};
 use godwit_pipeline::scanned_reference::ScannedReference;
 
 use super::alignment_reader::{AlignmentReader, AlignmentReaderOptions, RecordEncoder};
@@ -103,6 +103,9 @@ fn inspect_input(
     if let Some(reference) = options.job.metrics_reference(options.reference.as_deref()) {
         ScannedReference::check_header_md5(reference, &options.input, &header)?;
         check_metrics_reference(reference, &genome)?;
+        if let Some(request) = &options.job.picard_metrics {
+            PicardInputs::open(request, reference, &header, &options.input.to_string_lossy())?;
+        }
     }
     let (mut records, mut plain_bytes, mut record_bytes, mut whole) = (0, 0, RecordBytes::default(), false);
     if let Some(chunk) = source.next_block(INSPECTED_BYTES)? {

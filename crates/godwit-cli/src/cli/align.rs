@@ -6,9 +6,11 @@ use clap::{Args, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 
+use super::bam_metrics::parse_job_metrics;
 use super::value_parsers::{parse_aligner, parse_caller, parse_kept_tag, parse_sample, parse_step};
 use super::{
-    CallingArgs, ClusterArgs, CommonArgs, FormatName, KeyArgs, MarkingArgs, QualityArgs, RecipientArgs, Switch,
+    CallingArgs, ClusterArgs, CommonArgs, FormatName, KeyArgs, MarkingArgs, MetricsValue, QualityArgs, RecipientArgs,
+    TargetListArgs,
 };
 use crate::config::THIS_RUN_HEADING;
 
@@ -60,9 +62,18 @@ pub struct AlignArgs {
     /// Python that runs --step, with pyarrow: a path, or a name on the PATH of each worker
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub python: PathBuf,
-    /// Compute metrics of the BAM and write report.html
-    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
-    pub metrics: Switch,
+    /// Metrics of the BAM and report.html: on, off, or with metrics of Picard as for `godwit metrics`: all, or names such as
+    /// GcBias,WgsMetrics
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "on",
+        value_name = "on|off|all|NAMES",
+        value_parser = parse_job_metrics
+    )]
+    pub metrics: Vec<MetricsValue>,
+    #[command(flatten, next_help_heading = "Interval lists, with --metrics")]
+    pub lists: TargetListArgs,
     /// Also call variants, into OUT/NAME.vcf.gz: bcftools if no caller is named, freebayes, gatk, or a command line as for `godwit call`
     #[arg(long, value_name = "NAME|COMMAND", num_args = 0..=1, default_missing_value = "bcftools", value_parser = parse_caller)]
     pub call: Option<CallerChoice>,

@@ -7,8 +7,9 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 use godwit_workflow::Workflow;
 
+use super::bam_metrics::parse_job_metrics;
 use super::value_parsers::{parse_aligner, parse_bases, parse_caller, parse_size};
-use super::{AccessArgs, ClusterArgs, CommonArgs, KeyArgs, ResourceArgs, Switch};
+use super::{AccessArgs, ClusterArgs, CommonArgs, KeyArgs, MetricsValue, ResourceArgs, TargetListArgs};
 use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
@@ -51,9 +52,18 @@ pub struct RunArgs {
     /// Memory of each caller and of each GATK [default: bcftools 512M, freebayes 1G, others 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub caller_memory: Option<u64>,
-    /// Compute metrics of each BAM and write its report.html
-    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
-    pub metrics: Switch,
+    /// Metrics of each BAM and its report.html: on, off, or with metrics of Picard as for `godwit metrics`: all, or names such as
+    /// GcBias,WgsMetrics
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "on",
+        value_name = "on|off|all|NAMES",
+        value_parser = parse_job_metrics
+    )]
+    pub metrics: Vec<MetricsValue>,
+    #[command(flatten, next_help_heading = "Interval lists, with --metrics")]
+    pub lists: TargetListArgs,
     /// Resume a stopped run of the same command, or one in which samples failed; finished work is not repeated
     #[arg(long, help_heading = THIS_RUN_HEADING)]
     pub resume: bool,

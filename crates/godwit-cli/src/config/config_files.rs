@@ -166,7 +166,7 @@ impl ConfigFile<'_> {
                     .ok_or_else(|| format!("the list {name} may contain only numbers, text, true and false"))
             }
             DeValue::Array(_) => Err(format!("{name} must have a single value, not a list")),
-            DeValue::Boolean(_) if takes_value(arg) => {
+            DeValue::Boolean(_) if takes_value(arg) && !options::is_switch(arg) => {
                 Err(format!("{name} must have a value other than true or false"))
             }
             DeValue::Boolean(_) => Ok(self.value_text(arg, value).into_iter().collect()),

@@ -60,6 +60,11 @@ pub(super) fn is_program(arg: &Arg) -> bool {
     is_path(arg) && arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "PROGRAM"))
 }
 
+/// Returns whether an option is a switch that accepts further values after `=`.
+pub(super) fn is_switch(arg: &Arg) -> bool {
+    arg.is_require_equals_set() && arg.get_num_args().is_some_and(|count| count.min_values() == 0)
+}
+
 /// Returns whether an option accepts several values.
 pub(super) fn takes_several(arg: &Arg) -> bool {
     let many = arg.get_num_args().is_some_and(|count| count.max_values() > 1);

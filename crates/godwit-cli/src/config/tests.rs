@@ -43,10 +43,8 @@ fn what_is_wrong_is_named_with_its_line_and_the_nearest_that_is_right() {
         ("threads = true\n", "godwit.toml, line 1: threads must have a value other than true or false"),
         ("threads = [1, 2]\n", "godwit.toml, line 1: threads must have a single value, not a list"),
         ("memory = '8X'\n", "memory cannot be \"8X\": X is not a unit of size"),
-        (
-            "metrics = 'off'\n",
-            "metrics cannot be \"off\": it is one of true, false; only some verbs accept this value: set it in the section of such a verb",
-        ),
+        ("metrics = 'RnaSeq'\n", "metrics cannot be \"RnaSeq\": not a metric of godwit"),
+        ("format = 'cram'\n", "only some verbs accept this value: set it in the section of such a verb"),
         ("[align]\nformat = []\n", "godwit.toml, line 2: format is an empty list; remove it, or list a value"),
         (
             "sample = 's'\n",

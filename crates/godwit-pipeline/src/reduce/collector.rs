@@ -10,6 +10,7 @@ use godwit_kernels::markdup::{BlockDetails, BlockSignatures, DuplicateMarker, Du
 use godwit_model::{BlockId, Genome, PartitionPlan, RecordId, SortKey};
 use serde::{Deserialize, Serialize};
 
+use super::picard::PicardMetricsRequest;
 use super::recalibration::RecalibrationOptions;
 use crate::error::PipelineError;
 use crate::job_directory::{BlockSummary, JobDirectory};
@@ -29,6 +30,9 @@ pub struct WritingOptions {
     pub marking: MarkingOptions,
     /// `None` if no metrics are requested. The inner option is the reference with which bases are compared.
     pub metrics: Option<Option<PathBuf>>,
+    /// The requested metrics of Picard, which need a reference in `metrics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picard_metrics: Option<PicardMetricsRequest>,
     /// The Python step that processes records before they are written; `None` if the job has no Python step.
     #[serde(default)]
     #[serde(rename = "step")]

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::collector::{CollectedRuns, WritingOptions};
 use super::outputs::{OutputFiles, Outputs};
 use super::partition::{NumberedPartition, PartitionContext, PartitionSummary, write_partition};
+use super::picard::PicardInputs;
 use super::qc::{QcJob, QcPart, QcThread, open_reference};
 use super::recalibration::{BaseRecalibration, count_partition};
 use super::sink::{ColumnFiles, PartitionedOutputs, UNFINISHED_PREFIX};
@@ -149,8 +150,9 @@ impl<'s> PartBuilder<'s> {
         });
         let encoder = encoder.transpose().map_err(PipelineError::Cram)?;
         let compared = writing.metrics.as_ref().and_then(|reference| reference.as_deref());
+        let picard = PicardInputs::open_for_job(writing.picard_metrics.as_ref(), compared, &header)?;
         let compared = compared.map(|path| open_reference(path, &genome)).transpose()?;
-        let qc = QcJob::new(&writing, &genome, compared);
+        let qc = QcJob::new(&writing, &genome, compared, picard);
         let step = writing.python_step.as_ref().zip(out).map(|(step, output_directory)| {
             let place = StepTableContext {
                 sample,
@@ -332,9 +334,9 @@ impl MarkedRuns {
         header: &Header,
         genome: &Genome,
         outputs: &Outputs,
-        opened: OutputFiles,
+        mut opened: OutputFiles,
     ) -> Result<OutputAssembler<'_>, PipelineError> {
-        let reference = opened.reference.clone();
+        let (reference, picard) = (opened.reference.clone(), opened.picard.take());
         let targets = create_outputs(&self.collected, opened);
         targets.write_headers(header).map_err(|error| writing_error(error, &outputs.stem))?;
         let header_bytes = partitioned_files(&targets).map(|file| file.map_or(0, PartitionedFile::contiguous_bytes));
@@ -342,7 +344,7 @@ impl MarkedRuns {
         Ok(OutputAssembler {
             marked: &self.collected,
             outputs: targets,
-            qc: QcJob::new(&self.collected.options.writing, genome, reference),
+            qc: QcJob::new(&self.collected.options.writing, genome, reference, picard),
             reports: (0..parts).map(|_| None).collect(),
             extents: vec![None; parts],
             header_bytes,
@@ -438,7 +440,7 @@ impl OutputAssembler<'_> {
             });
             written.map_err(|error| writing_error(error, &self.stem))?;
             if let (Some(job), Some(part)) = (&self.qc, qc) {
-                job.take_part(at, part);
+                job.take_part(at, part)?;
             }
             summaries.push(summary);
         }

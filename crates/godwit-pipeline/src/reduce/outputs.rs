@@ -9,6 +9,7 @@ use godwit_formats::fasta::IndexedReader;
 use godwit_formats::sam::Header;
 use godwit_io::crypt4gh::PublicKey;
 
+use super::picard::{PicardInputs, PicardMetricsRequest};
 use super::qc;
 use super::recalibration::REPORT_SUFFIX;
 use crate::error::PipelineError;
@@ -72,6 +73,8 @@ pub struct OutputFiles {
     pub(super) column_layout: Option<AlignmentLayout>,
     /// The reference with which the bases of reads are compared for the metrics.
     pub(super) reference: Option<IndexedReader>,
+    /// The inputs of Picard's metrics; `None` if they are not requested.
+    pub(super) picard: Option<PicardInputs>,
 }
 
 impl OutputFiles {
@@ -83,8 +86,10 @@ impl OutputFiles {
 
     /// Opens the references and creates the encoders, so that a reference that does not match the header is reported
     /// before the first output is written. `compared`: the reference with which bases are compared for the metrics.
+    /// `picard`: the requested metrics of Picard.
     ///
     /// # Errors
+    /// [`PipelineError::Metrics`] if the metrics of Picard lack interval lists or read groups.
     /// [`PipelineError::Options`] if CRAM is requested without a reference, or if the reference of the metrics lacks
     /// contigs of the header. [`PipelineError::Cram`] if the reference does not match the header.
     /// [`PipelineError::Fasta`] or [`PipelineError::Columns`] if the reference or the header cannot be used.
@@ -92,11 +97,12 @@ impl OutputFiles {
         &mut self,
         outputs: &Outputs,
         header: &Header,
-        compared: Option<&Path>,
+        (compared, picard): (Option<&Path>, Option<&PicardMetricsRequest>),
         scratch: &Path,
     ) -> Result<(), PipelineError> {
         let genome = header.genome().map_err(|source| PipelineError::Header { origin: "the output".into(), source })?;
         self.reference = compared.map(|path| qc::open_reference(path, &genome)).transpose()?;
+        self.picard = PicardInputs::open_for_job(picard, compared, header)?;
         self.cram_encoder = outputs.cram_encoder(header, scratch)?;
         self.column_layout = outputs.column_layout(header)?;
         Ok(())
@@ -151,7 +157,7 @@ impl Outputs {
     /// Returns the paths of the text outputs, such as counts and metrics.
     fn text_paths(&self) -> impl Iterator<Item = PathBuf> {
         let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", REPORT_SUFFIX, manifest::MANIFEST_SUFFIX];
-        texts.into_iter().chain(qc::METRICS_SUFFIXES).map(|suffix| self.path_with_suffix(suffix))
+        texts.into_iter().chain(qc::metrics_suffixes()).map(|suffix| self.path_with_suffix(suffix))
     }
 
     /// Checks that all outputs, indexes and `reports` can be created under their names. Writes no files. Without this
@@ -205,6 +211,7 @@ impl Outputs {
             cram_encoder: None,
             column_layout: None,
             reference: None,
+            picard: None,
         })
     }
 

@@ -115,10 +115,13 @@ impl<'c> RunDuplicateStatuses<'c> {
 pub(super) fn write_partition<'t>(
     known: PartitionContext,
     part: NumberedPartition,
-    qc: Option<&mut QcThread>,
+    mut qc: Option<&mut QcThread>,
     sinks: Vec<PartSink<'t>>,
     cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
+    if let Some(qc) = &mut qc {
+        qc.start_partition(part.split);
+    }
     let recalibration = known.recalibrator.map(|recalibrator| (recalibrator, RecordBuffers::default()));
     let mut out = RecordWriter { sinks, qc, recalibration, summary: PartitionSummary::default() };
     let marker = match known.step_job {

@@ -10,16 +10,27 @@ use godwit_formats::fasta::{self, FaiRecord, IndexedReader};
 use godwit_kernels::qc::{
     DepthMerger, GenomeCoverage, PartitionCoverage, PartitionDepth, RecordCounts, ReferenceBases,
 };
+use godwit_metrics::{Metric, MetricsFile, PartitionCounts};
 use godwit_model::{Genome, RawRecord};
 use serde::{Deserialize, Serialize};
 
 use super::collector::WritingOptions;
 use super::outputs::Outputs;
+use super::picard::{FinishedPicardJob, PicardInputs, PicardJob, PicardThread};
 use crate::error::{PipelineError, with_file};
+use crate::runs::SplitPartition;
 
-/// Suffixes of the metrics files, which are appended to the stem of the outputs.
-pub(super) const METRICS_SUFFIXES: [&str; 5] =
-    [INSERT_SIZE_SUFFIX, ALIGNMENT_SUMMARY_SUFFIX, STATS_SUFFIX, MOSDEPTH_SUMMARY_SUFFIX, MOSDEPTH_DISTRIBUTION_SUFFIX];
+/// Returns the suffixes of the metrics files, which are appended to the stem of the outputs.
+pub(super) fn metrics_suffixes() -> impl Iterator<Item = &'static str> {
+    let suffixes = [
+        INSERT_SIZE_SUFFIX,
+        ALIGNMENT_SUMMARY_SUFFIX,
+        STATS_SUFFIX,
+        MOSDEPTH_SUMMARY_SUFFIX,
+        MOSDEPTH_DISTRIBUTION_SUFFIX,
+    ];
+    suffixes.into_iter().chain(Metric::ALL.into_iter().flat_map(|metric| metric.suffixes().iter().copied()))
+}
 const INSERT_SIZE_SUFFIX: &str = ".insert_size.txt";
 const ALIGNMENT_SUMMARY_SUFFIX: &str = ".alignment_summary.txt";
 const STATS_SUFFIX: &str = ".stats.txt";
@@ -32,6 +43,7 @@ pub(super) struct QcJob {
     reference: Option<IndexedReader>,
     counts: Mutex<RecordCounts>,
     depth: Mutex<DepthMerger>,
+    picard: Option<PicardJob>,
 }
 
 /// Metrics that one thread has counted.
@@ -40,6 +52,7 @@ pub(super) struct QcThread<'j> {
     counts: RecordCounts,
     depth: PartitionDepth,
     reference: Option<ReferenceWindows>,
+    picard: Option<PicardThread<'j>>,
 }
 
 /// Metrics of one part of the output, which a worker sends to the head.
@@ -47,6 +60,8 @@ pub(super) struct QcThread<'j> {
 pub(super) struct QcPart {
     counts: RecordCounts,
     depth: PartitionCoverage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    picard: Option<PartitionCounts>,
 }
 
 /// The quality metrics of the output.
@@ -58,6 +73,8 @@ pub struct Qc {
     pub coverage: GenomeCoverage,
     /// True if the bases of reads were compared with the reference.
     pub is_reference_compared: bool,
+    /// The files of Picard's metrics; empty if they were not requested.
+    pub picard_files: Vec<MetricsFile>,
 }
 
 /// A reader of reference bases for metrics and recalibration.
@@ -83,14 +100,20 @@ impl ReferenceBases for ReferenceWindows {
 
 impl QcJob {
     /// Returns `None` if no metrics are requested. `reference`: the result of [`open_reference`], with which bases are
-    /// compared.
-    pub(super) fn new(options: &WritingOptions, genome: &Genome, reference: Option<IndexedReader>) -> Option<Self> {
+    /// compared. `picard`: the inputs of Picard's metrics, if they are requested.
+    pub(super) fn new(
+        options: &WritingOptions,
+        genome: &Genome,
+        reference: Option<IndexedReader>,
+        picard: Option<PicardInputs>,
+    ) -> Option<Self> {
         options.metrics.as_ref()?;
         Some(Self {
             contig_lengths: genome.contigs().iter().map(|contig| contig.length).collect(),
             reference,
             counts: Mutex::default(),
             depth: Mutex::new(DepthMerger::new(genome)),
+            picard: picard.map(PicardJob::new),
         })
     }
 
@@ -100,42 +123,65 @@ impl QcJob {
             counts: RecordCounts::default(),
             depth: PartitionDepth::default(),
             reference: self.reference.clone().map(ReferenceWindows::from),
+            picard: self.picard.as_ref().map(PicardJob::new_thread),
         }
     }
 
     /// Adds the metrics of a part that a worker wrote. `at`: the index of the part in the file.
-    pub(super) fn take_part(&self, at: usize, part: QcPart) {
+    pub(super) fn take_part(&self, at: usize, part: QcPart) -> Result<(), PipelineError> {
+        if let (Some(job), Some(counts)) = (&self.picard, part.picard) {
+            job.add_partition(at, counts)?;
+        }
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).merge(&part.counts);
         self.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, part.depth);
+        Ok(())
     }
 
-    /// Returns the metrics of the whole output. All threads must have ended.
-    pub(super) fn finish(self, genome: &Genome) -> Qc {
+    /// Returns the metrics of the whole output, and Picard's metrics, if requested. All threads must have ended.
+    pub(super) fn finish(self, genome: &Genome) -> (Qc, Option<FinishedPicardJob>) {
         let counts = self.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let depth = self.depth.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Qc { counts, coverage: depth.finish(genome), is_reference_compared: self.reference.is_some() }
+        let is_reference_compared = self.reference.is_some();
+        let qc = Qc { counts, coverage: depth.finish(genome), is_reference_compared, picard_files: Vec::new() };
+        (qc, self.picard.map(PicardJob::finish))
     }
 }
 
 impl QcThread<'_> {
+    /// Starts a partition, whose records are then added in their order.
+    pub(super) fn start_partition(&mut self, split: &SplitPartition) {
+        if let Some(picard) = &mut self.picard {
+            picard.start_partition(split);
+        }
+    }
+
     /// Counts a record that is written with this FLAG.
     pub(super) fn add(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         let contig = usize::try_from(record.contig()).unwrap_or(usize::MAX);
         self.depth.add(record, flag, self.job.contig_lengths.get(contig).copied().unwrap_or(0));
-        self.counts.add(record, flag, self.reference.as_mut())
+        self.counts.add(record, flag, self.reference.as_mut())?;
+        match &mut self.picard {
+            Some(picard) => picard.add(record, flag).map_err(io::Error::other),
+            None => Ok(()),
+        }
     }
 
-    /// Adds the depth of a finished partition to the job. `at`: the index of the partition in the file.
-    pub(super) fn end_partition(&mut self, at: usize) {
+    /// Adds the depth and Picard's metrics of a finished partition to the job. `at`: the index of the partition in the
+    /// file.
+    pub(super) fn end_partition(&mut self, at: usize) -> io::Result<()> {
+        let counts = self.picard.as_mut().and_then(PicardThread::take_partition);
+        if let (Some(job), Some(counts)) = (&self.job.picard, counts) {
+            job.add_partition(at, counts).map_err(io::Error::other)?;
+        }
         let depth = self.depth.finish();
         self.job.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, depth);
+        Ok(())
     }
-}
 
-impl QcThread<'_> {
     /// Returns the metrics since the last call, which a worker sends to the head, and resets them.
     pub(super) fn take_part(&mut self) -> QcPart {
-        QcPart { counts: std::mem::take(&mut self.counts), depth: self.depth.finish() }
+        let picard = self.picard.as_mut().and_then(PicardThread::take_partition);
+        QcPart { counts: std::mem::take(&mut self.counts), depth: self.depth.finish(), picard }
     }
 }
 

@@ -13,6 +13,7 @@ use godwit_formats::binning_index::ContigCounts;
 use godwit_formats::sam::Header;
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, DuplicateSets, DuplicationMetrics, RecordSet};
+use godwit_metrics::MetricsError;
 use godwit_model::{Genome, RecordId};
 use godwit_recalibrate::{ReadError, Recalibrator};
 
@@ -113,7 +114,7 @@ impl Collector {
         header: &Header,
         genome: &Genome,
         outputs: &Outputs,
-        opened: OutputFiles,
+        mut opened: OutputFiles,
         monitor: JobMonitor,
     ) -> Result<UnpublishedOutputs, PipelineError> {
         let JobMonitor { bam_tail: follower, observer, cancelled } = monitor;
@@ -123,7 +124,7 @@ impl Collector {
         number_sets(&mut decided, cancelled).map_err(|error| writing_error(error, &outputs.stem))?;
         let recalibration = recalibrate_runs(&decided, header, genome, monitor, &outputs.stem)?;
         let MarkedRuns { collected, partitions } = &decided;
-        let reference = opened.reference.clone();
+        let (reference, picard) = (opened.reference.clone(), opened.picard.take());
         let targets = create_outputs(collected, opened);
         let step = PythonStepJob::for_outputs(collected, &targets, header, partitions.len(), outputs)?;
         targets.write_headers(header).map_err(|error| writing_error(error, &outputs.stem))?;
@@ -142,7 +143,7 @@ impl Collector {
                 records_fingerprint,
             })?;
         }
-        let qc = QcJob::new(&collected.options.writing, genome, reference);
+        let qc = QcJob::new(&collected.options.writing, genome, reference, picard);
         let resumed_partitions = &AtomicUsize::new(0);
         let summaries = match &collected.runs {
             Some(runs) => {
@@ -239,11 +240,21 @@ impl PartitionResults {
             let path = outputs.path_with_suffix(REPORT_SUFFIX);
             sealed.files.write_file(&path, report.as_bytes()).map_err(PipelineError::file("write", &path))?;
         }
-        let qc = qc.map(|qc| qc.finish(genome));
+        let threads = collected.options.threads;
+        let (mut qc, picard) = qc.map(|qc| qc.finish(genome)).unzip();
+        let mut picard = picard.flatten();
+        let mut picard_files = Vec::new();
         if let Some(qc) = &qc {
             qc.write(&mut sealed.files, outputs)?;
         }
+        if let Some(picard) = picard.take_if(|picard| !picard.needs_bam()) {
+            picard_files = picard.write(&mut sealed.files, outputs, threads)?;
+        }
         targets.finish_files(summaries, genome, outputs, &mut sealed)?;
+        if let Some(picard) = picard {
+            picard_files = picard.write(&mut sealed.files, outputs, threads)?;
+        }
+        qc.iter_mut().for_each(|qc| qc.picard_files = std::mem::take(&mut picard_files));
         Ok(UnpublishedOutputs {
             files: sealed.files,
             removed_duplicates: totals.removed_duplicates,
@@ -366,7 +377,7 @@ impl PartitionJob<'_> {
             }
         };
         if let Some(qc) = qc {
-            qc.end_partition(index);
+            qc.end_partition(index)?;
         }
         if let (Some(follower), Some(file)) = (self.monitor.bam_tail, &self.outputs.bam) {
             follower.set_readable_parts(&file.written_prefix());
@@ -504,6 +515,10 @@ pub(super) fn writing_error(error: io::Error, path: &Path) -> PipelineError {
     };
     let error = match error.downcast::<ReadError>() {
         Ok(read) => return PipelineError::Recalibration(read),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<MetricsError>() {
+        Ok(metrics) => return metrics.into(),
         Err(error) => error,
     };
     match error.downcast::<CramError>() {

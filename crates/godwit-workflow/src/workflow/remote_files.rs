@@ -69,7 +69,11 @@ fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
     let workflow = options.workflow.fingerprint_text();
     let caller = caller.fingerprint_text();
     let ploidy = option_text(ploidy.as_ref().map(PloidyTable::fingerprint_text));
-    format!("{aligning:?} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {window_bases})")
+    let picard = options.job.picard_metrics.as_ref().map_or(String::new(), |request| {
+        let names: Vec<String> = request.metrics.iter().map(|metric| metric.to_string()).collect();
+        format!(" {:?}", (names, request.interval_lists().collect::<Vec<_>>()))
+    });
+    format!("{aligning:?}{picard} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {window_bases})")
 }
 
 /// The checkpoint of a finished sample with remote reads.
@@ -264,6 +268,7 @@ pub(super) mod tests {
             recalibration: None,
             recipients: Vec::new(),
             metrics: true,
+            picard_metrics: None,
             command: Vec::new(),
             godwit_program: PathBuf::new(),
         };

@@ -8,6 +8,7 @@ use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::WorkflowStep;
 use serde::{Deserialize, Serialize};
 
+use super::cohort_page::cohort_page;
 use super::sample_sheet::SheetSample;
 use super::storage_monitor::StorageSnapshot;
 use super::workflow_page::WorkflowPage;
@@ -181,7 +182,7 @@ impl WorkflowReport {
         samples.chain(self.cohort_error.iter().map(|error| ("the cohort".to_owned(), error.clone()))).collect()
     }
 
-    /// Writes `run.json` and `report.html` to the output directory.
+    /// Writes `run.json`, `report.html` and, if samples have metrics, `cohort.html` to the output directory.
     ///
     /// # Errors
     /// [`PipelineError::File`] if a file cannot be written.
@@ -192,7 +193,12 @@ impl WorkflowReport {
         };
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
         write("run.json", &text.map_err(PipelineError::file("write", out))?)?;
-        let page = WorkflowPage { report: self, reference: &reference.to_string_lossy() };
+        let cohort = cohort_page(self, out);
+        if let Some(page) = &cohort {
+            write("cohort.html", page.as_bytes())?;
+        }
+        let has_cohort_page = cohort.is_some();
+        let page = WorkflowPage { report: self, reference: &reference.to_string_lossy(), has_cohort_page };
         write("report.html", page.to_html().as_bytes())
     }
 }

@@ -16,7 +16,7 @@ const REQUIRED_COLUMNS: usize = 2;
 /// Sequencing platform of a line that names no platform: the `PL` value of the read group (SAMv1 §1.3).
 const DEFAULT_PLATFORM: &str = "ILLUMINA";
 /// File names that godwit uses in the output directory, so that samples cannot have them.
-const RESERVED_NAMES: [&str; 2] = ["run.json", "report.html"];
+const RESERVED_NAMES: [&str; 3] = ["run.json", "report.html", "cohort.html"];
 
 /// A sample and its lanes, which are in the order of the sheet.
 #[derive(Clone, Debug, PartialEq, Eq)]

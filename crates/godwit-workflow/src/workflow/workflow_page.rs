@@ -14,6 +14,8 @@ pub(super) struct WorkflowPage<'p> {
     pub(super) report: &'p WorkflowReport,
     /// Path of the reference.
     pub(super) reference: &'p str,
+    /// True if `cohort.html` exists.
+    pub(super) has_cohort_page: bool,
 }
 
 impl WorkflowPage<'_> {
@@ -38,6 +40,9 @@ impl WorkflowPage<'_> {
         ];
         let cells = numbers.map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"));
         let mut content = format!("<dl class=\"numbers\" aria-label=\"Key numbers\">\n{}</dl>\n", cells.concat());
+        if self.has_cohort_page {
+            content += "<p class=\"search\"><a href=\"cohort.html\">Metrics of all samples</a></p>\n";
+        }
         content += &section_html("Samples", &[self.samples()]);
         content += &section_html("Steps", &[self.hours(), self.cohort(), self.notes()]);
         if !report.storage.is_empty() {

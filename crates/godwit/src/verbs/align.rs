@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
 use godwit_call::CallOptions;
-use godwit_cli::cli::{AlignArgs, LauncherName, Switch, TrimmerName};
+use godwit_cli::cli::{AlignArgs, JobMetrics, LauncherName, TrimmerName};
 use godwit_cli::failure::Failure;
 use godwit_io::crypt4gh::{PublicKey, encrypted_path};
 use godwit_model::ErrorKind;
@@ -150,7 +150,7 @@ fn job_options(args: &AlignArgs, recipients: &[PublicKey]) -> JobOptions {
         python_step,
         recalibration,
         recipients: recipients.to_vec(),
-        ..args.common.job_options(&args.marking, args.metrics == Switch::On)
+        ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists))
     }
 }
 

@@ -16,10 +16,7 @@ pub fn run(args: &MetricsArgs) -> Result<(), Failure> {
         bam: input_path(&args.input),
         reference: args.reference.clone(),
         out: args.out.clone(),
-        metrics: args.requested(),
-        targets: args.targets.clone(),
-        baits: args.baits.clone(),
-        amplicons: args.amplicons.clone(),
+        request: args.lists.request(&args.metrics).unwrap_or_default(),
         threads: args.common.thread_count(),
     };
     let report = collect_picard_metrics(&options, &progress, &interruption::flag())?;

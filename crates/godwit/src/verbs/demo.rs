@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_align::{AlignOptions, IndexOptions, ReadsOptions, align, build_index};
 use godwit_call::{CallOptions, call};
-use godwit_cli::cli::{DemoArgs, MarkingArgs};
+use godwit_cli::cli::{DemoArgs, JobMetrics, MarkingArgs};
 use godwit_cli::failure::{Failure, print};
 use godwit_compare::compare_by_haplotypes;
 use godwit_engines::aligner::AlignerChoice;
@@ -99,7 +99,7 @@ fn align_options(args: &DemoArgs, reference: &Path, reads: &SimulatedReadFiles) 
         read_groups: Vec::new(),
         sample: SAMPLE_NAME.into(),
         out: args.out.clone(),
-        job: args.common.job_options(&MarkingArgs::default(), true),
+        job: args.common.job_options(&MarkingArgs::default(), JobMetrics { is_on: true, picard: None }),
         block_bases: BLOCK_BASES,
         aligner: AlignerChoice::Bwa,
         aligner_args: Vec::new(),

@@ -1,7 +1,7 @@
 //! `godwit markdup`: sorts aligned reads from any aligner, and marks duplicates.
 
 use godwit_align::{MarkdupOptions, markdup, plan_markdup};
-use godwit_cli::cli::MarkdupArgs;
+use godwit_cli::cli::{JobMetrics, MarkdupArgs};
 use godwit_cli::failure::Failure;
 use godwit_io::crypt4gh::{FILE_SUFFIX, encrypted_path};
 use godwit_pipeline::JobOptions;
@@ -21,7 +21,7 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
         reference: args.reference.clone(),
         job: JobOptions {
             recipients: args.recipients.read_keys()?,
-            ..args.common.job_options(&args.marking, args.metrics)
+            ..args.common.job_options(&args.marking, JobMetrics::new(&args.metrics, &args.lists))
         },
     };
     if args.dry_run {

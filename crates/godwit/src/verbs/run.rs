@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use godwit_cli::cli::{MarkingArgs, RunArgs, Switch};
+use godwit_cli::cli::{JobMetrics, MarkingArgs, RunArgs};
 use godwit_cli::failure::Failure;
 use godwit_model::ErrorKind;
 use godwit_pipeline::observer::Observer;
@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         sample_sheet: args.samples.clone(),
         out: args.out.clone(),
         workflow: args.workflow.into(),
-        job: args.common.job_options(&MarkingArgs::default(), args.metrics == Switch::On),
+        job: args.common.job_options(&MarkingArgs::default(), JobMetrics::new(&args.metrics, &args.lists)),
         block_bases: args.block_bases,
         aligner: args.aligner.clone(),
         caller: args.caller.clone(),
