@@ -91,6 +91,11 @@ impl BlockCache {
         }
     }
 
+    /// Reports whether a block is neither present nor requested.
+    pub(crate) fn is_absent(&self, file: &Arc<FileVersionKey>, block: u64) -> bool {
+        !self.lock().blocks.contains_key(&(file.clone(), block))
+    }
+
     /// Marks the first run of absent blocks of a range as requested, and returns it; it may be empty.
     pub(crate) fn claim(&self, file: &Arc<FileVersionKey>, blocks: Range<u64>) -> Range<u64> {
         let mut state = self.lock();

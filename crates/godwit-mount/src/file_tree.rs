@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -43,6 +43,8 @@ pub struct FileTree {
     /// The inodes whose scratch files are being created, so that each gets only one.
     staging_inodes: Mutex<HashSet<u64>>,
     staging_ended: Condvar,
+    /// Locked for writing while this mount changes the name or time of files, which ends the version that handles read.
+    version_changes: RwLock<()>,
 }
 
 /// An open file handle.
@@ -85,6 +87,7 @@ impl FileTree {
             next_handle: AtomicU64::new(1),
             staging_inodes: Mutex::default(),
             staging_ended: Condvar::new(),
+            version_changes: RwLock::default(),
         }
     }
 
@@ -175,6 +178,7 @@ impl FileTree {
             if staged.is_none_or(|staged| !staged.is_changed())
                 && let Ok(path) = self.path(inode)
             {
+                let _change = modified.map(|_| self.lock_version_changes());
                 let before = modified.map(|_| self.storage.attributes(&path)).transpose()?;
                 self.storage.set_attributes(&path, mode, modified)?;
                 if let Some(before) = before {
@@ -326,16 +330,26 @@ impl FileTree {
         let stored = lock(&open.stored).clone().ok_or_else(stale)?;
         match stored.read_at(offset, size_bytes) {
             Err(error) if error.errno == libc::ESTALE => {
-                let moved = self.reopen(&open, &*stored).ok_or(error)?;
+                // Wait until this mount has finished the change of a name or time.
+                let _unchanged = self.version_changes.read().unwrap_or_else(PoisonError::into_inner);
+                if let Some(staged) = self.staged(open.inode) {
+                    return staged.read_at(offset, size_bytes);
+                }
+                let moved = self.reopen(&open).ok_or(error)?;
                 moved.read_at(offset, size_bytes)
             }
             read => read,
         }
     }
 
+    fn lock_version_changes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.version_changes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens a file again that this mount has renamed while it is open. Returns `None` if the file at the present path
     /// is another version.
-    fn reopen(&self, open: &OpenFile, before: &dyn StoredFile) -> Option<Arc<dyn StoredFile>> {
+    fn reopen(&self, open: &OpenFile) -> Option<Arc<dyn StoredFile>> {
+        let before = lock(&open.stored).clone()?;
         let stored = self.storage.open(&self.path(open.inode).ok()?).ok()?;
         if !is_same_version(&stored.attributes(), &before.attributes()) {
             return None;
@@ -369,6 +383,7 @@ impl FileTree {
     }
 
     fn create_staged(&self, number: u64, keeps_bytes: bool) -> Result<Arc<StagedFile>, StorageError> {
+        let _unchanged = self.version_changes.read().unwrap_or_else(PoisonError::into_inner);
         let path = self.path(number)?;
         let staged = match keeps_bytes {
             true => StagedFile::copy_of(&*self.storage.open(&path)?, &self.scratch_directory)?,
@@ -515,6 +530,7 @@ impl FileTree {
             };
         }
         self.keep_content(&to)?;
+        let _change = self.lock_version_changes();
         // Nothing is stored at either path meanwhile. Two renames lock in the same order, that of the paths.
         let (moved_file, replaced_file) = (self.staged_at(&from), self.staged_at(&to));
         let lock_replaced = || replaced_file.as_ref().map(|staged| staged.lock_content());

@@ -1,6 +1,7 @@
 //! The files of a server or pool as storage, through the client of `godwit-transfer`.
 
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -18,8 +19,12 @@ use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::block_cache::{BlockCache, FileVersionKey};
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{ReadAhead, ReadPlan};
 use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StorageSize, StoredFile};
+
+/// Largest number of blocks that one call requests: 4 MiB. A longer range is requested by several calls at a time, which
+/// use several connections.
+const MAX_REQUEST_BLOCKS: u64 = 16;
 
 /// Options of [`ServerStorage`].
 #[derive(Clone, Debug)]
@@ -143,6 +148,15 @@ fn storage_error(path: &Path, error: &TransferError) -> StorageError {
     StorageError { errno, message: format!("{}: {}", path.display(), godwit_model::message_with_causes(error)) }
 }
 
+/// Converts the error of a read of an open file, which existed when it was opened.
+fn read_error(path: &Path, error: &TransferError) -> StorageError {
+    let error = storage_error(path, error);
+    match error.errno {
+        libc::ENOENT => StorageError { errno: libc::ESTALE, ..error },
+        _ => error,
+    }
+}
+
 fn reason_errno(reason: ErrorReason) -> i32 {
     match reason {
         ErrorReason::StorageFull => libc::ENOSPC,
@@ -257,25 +271,29 @@ impl ServerFile {
     }
 
     /// Requests the absent blocks of a range. If the request fails, the readers of block `reported` receive the error.
-    fn request(&self, blocks: std::ops::Range<u64>, reported: Option<u64>) {
+    fn request(&self, blocks: Range<u64>, reported: Option<u64>) {
         let claimed = self.shared.cache.claim(&self.key, blocks);
-        if claimed.is_empty() {
-            return;
+        for start in claimed.clone().step_by(MAX_REQUEST_BLOCKS as usize) {
+            self.request_claimed(start..claimed.end.min(start + MAX_REQUEST_BLOCKS), reported);
         }
+    }
+
+    fn request_claimed(&self, claimed: Range<u64>, reported: Option<u64>) {
         let (shared, key, entry) = (self.shared.clone(), self.key.clone(), self.entry.clone());
         let path = self.path_text.clone();
         self.shared.runtime.spawn(async move {
             let range = claimed.clone();
             let received = |block, data| shared.cache.insert(&key, block, data);
             if let Err(error) = shared.files.read_blocks(&path, &entry, range, received).await {
-                let mut error = storage_error(&key.path, &error);
-                // The file existed when it was opened.
-                if error.errno == libc::ENOENT {
-                    error.errno = libc::ESTALE;
-                }
-                shared.cache.fail(&key, claimed, reported, &error);
+                shared.cache.fail(&key, claimed, reported, &read_error(&key.path, &error));
             }
         });
+    }
+
+    /// Returns bytes that are not in the cache.
+    fn read_bytes(&self, bytes: Range<u64>) -> Result<Bytes, StorageError> {
+        let read = self.shared.files.read_bytes(&self.path_text, &self.entry, bytes);
+        self.shared.runtime.block_on(read).map_err(|error| read_error(&self.key.path, &error))
     }
 }
 
@@ -286,9 +304,14 @@ impl StoredFile for ServerFile {
             return Ok(Bytes::new());
         }
         let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        let ahead = self.read_ahead().record_read(offset..end, blocks.clone(), block_count(self.entry.size_bytes));
-        if !ahead.is_empty() {
-            self.request(ahead, None);
+        let is_one_block = blocks.end - blocks.start == 1;
+        let plan = self.read_ahead().record_read(offset..end, blocks.clone(), block_count(self.entry.size_bytes));
+        match plan {
+            ReadPlan::Bytes if is_one_block && self.shared.cache.is_absent(&self.key, blocks.start) => {
+                return self.read_bytes(offset..end);
+            }
+            ReadPlan::Stream(ahead) if !ahead.is_empty() => self.request(ahead, None),
+            _ => {}
         }
         let part = |block: u64| -> Result<Bytes, StorageError> {
             let bytes = self.block(block)?;
@@ -296,7 +319,7 @@ impl StoredFile for ServerFile {
             let last = ((end - block * BLOCK_BYTES) as usize).min(bytes.len());
             Ok(bytes.slice(first.min(last)..last))
         };
-        if blocks.end - blocks.start == 1 {
+        if is_one_block {
             return part(blocks.start);
         }
         let mut data = Vec::with_capacity((end - offset) as usize);

@@ -18,8 +18,8 @@ use crate::path_text::escape_for_display;
 use crate::tcp_tuning::SendOptions;
 pub(crate) use block_batches::{BLOCK_SCHEMA, BlockBatch, IncomingBlock, OutgoingBlock, compress_block, encode_blocks};
 pub(crate) use file_operations::{
-    CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, PathRequest, SPACE_ACTION, STORE_COMMAND, STORE_COMMIT,
-    StoreCommand, StoreReport,
+    BYTES_ACTION, BytesRequest, CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, PathRequest, SPACE_ACTION,
+    STORE_COMMAND, STORE_COMMIT, StoreCommand, StoreReport,
 };
 pub use file_operations::{FileChange, StorageSpace};
 pub(crate) use list_response::decode_listing;

@@ -1,5 +1,5 @@
-//! Files of a server or pool for programs that access them one by one: entries, ranges of blocks, whole files to write,
-//! and changes of names. Copies of many files are in [`crate::copy`].
+//! Files of a server or pool for programs that access them one by one: entries, ranges of blocks, parts of blocks, whole
+//! files to write, and changes of names. Copies of many files are in [`crate::copy`].
 //!
 //! Every call is repeated at another pool member, or at the server when it is back, if the connection fails. Received
 //! blocks are verified. A read continues with the first block that has not arrived.
@@ -18,8 +18,9 @@ use godwit_transfer_session::blake3_tree::{block_count, file_hash};
 
 use crate::control_client::ControlClient;
 use crate::copy_protocol::{
-    BlockBatch, BlockReport, CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, FileChange, FileVersion, PathRequest,
-    READ_TICKET, ReadRange, ReadRequest, SPACE_ACTION, StorageSpace, encode_message, from_json, to_json,
+    BYTES_ACTION, BlockBatch, BlockReport, BytesRequest, CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, FileChange,
+    FileVersion, PathRequest, READ_TICKET, ReadRange, ReadRequest, SPACE_ACTION, StorageSpace, encode_message,
+    from_json, to_json,
 };
 use crate::credentials::Credentials;
 use crate::error::TransferError;
@@ -82,6 +83,7 @@ const MAX_CHANGE_ATTEMPTS: u32 = 3;
 /// let mut bytes = Vec::new();
 /// files.read_blocks("a.bam", &entry, 0..1, |_block, data| bytes.extend(data)).await?;
 /// assert_eq!(bytes, b"abc");
+/// assert_eq!(files.read_bytes("a.bam", &entry, 1..3).await?, &b"bc"[..]);
 /// # Ok(())
 /// # }
 /// ```
@@ -284,6 +286,29 @@ impl RemoteFiles {
         if is_done { Ok(()) } else { Err(error) }
     }
 
+    /// Returns bytes `[start, end)` of the version of a file with the size and modification time of `entry`, at most as
+    /// many as a block has. This is faster than [`Self::read_blocks`] for a small part of a block.
+    ///
+    /// # Errors
+    /// The same errors as [`Self::read_blocks`].
+    pub async fn read_bytes(&self, path: &str, entry: &Entry, bytes: Range<u64>) -> Result<Bytes, TransferError> {
+        let (path, size_bytes) = (self.server_path(path), bytes.end.saturating_sub(bytes.start));
+        let version = version_of(entry);
+        let body = to_json(&BytesRequest { path: path.clone(), version, offset: bytes.start, size_bytes })?;
+        for _ in 0..MAX_DAMAGED_BLOCKS {
+            let call = self.start_call();
+            let (answer, _) = call.0.control.call_action_counting_attempts(BYTES_ACTION, body.clone()).await;
+            let messages = answer.map_err(|error| call_error(&path, error))?;
+            if let [hash, data] = &messages[..]
+                && data.len() as u64 == size_bytes
+                && hash[..] == blake3::hash(data).as_bytes()[..]
+            {
+                return Ok(data.clone());
+            }
+        }
+        Err(TransferError::Damaged { location: path })
+    }
+
     /// Reads blocks `[start, end)` (0-based, [`BLOCK_BYTES`](crate::blake3_tree::BLOCK_BYTES)) of the version of a file
     /// with the size and modification time of `entry`, and passes each verified block with its index to `on_block`, in order.
     ///
@@ -326,6 +351,12 @@ impl RemoteFiles {
     }
 }
 
+/// Returns the version of an entry that is the same at all members of a pool.
+fn version_of(entry: &Entry) -> FileVersion {
+    let Entry { size_bytes, modified_s, modified_ns, .. } = *entry;
+    FileVersion::SizeAndTime { size_bytes, modified_s, modified_ns }
+}
+
 /// The progress of a read.
 struct ReadProgress<'e> {
     /// Path below the root of the server.
@@ -347,11 +378,7 @@ impl ReadProgress<'_> {
         let range = ReadRange {
             file: 0,
             path: self.path.clone(),
-            version: FileVersion::SizeAndTime {
-                size_bytes: self.entry.size_bytes,
-                modified_s: self.entry.modified_s,
-                modified_ns: self.entry.modified_ns,
-            },
+            version: version_of(self.entry),
             start: self.next,
             end: self.end,
             bypass_cache: false,

@@ -1,12 +1,16 @@
-//! Messages of the actions that a mounted server needs beside those of copies: one directory, one entry, changes of
-//! names and attributes, and free space.
+//! Messages of the actions that a mounted server needs beside those of copies: one directory, one entry, parts of
+//! blocks, changes of names and attributes, and free space.
 
 use serde::{Deserialize, Serialize};
+
+use super::FileVersion;
 
 /// Action that lists one directory, without the directories below it.
 pub(crate) const DIRECTORY_ACTION: &str = "directory";
 /// Action that returns the entry of one path.
 pub(crate) const ENTRY_ACTION: &str = "entry";
+/// Action that returns a part of a block of a file; see [`BytesRequest`].
+pub(crate) const BYTES_ACTION: &str = "bytes";
 /// Action that changes names or attributes; see [`FileChange`].
 pub(crate) const CHANGE_ACTION: &str = "change";
 /// Action that returns the size and the free space of the storage.
@@ -57,6 +61,18 @@ pub(crate) enum StoreReport {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PathRequest {
     pub(crate) path: String,
+}
+
+/// A request for bytes of a file, at most as many as a block has. The server answers with two messages: the BLAKE3 of
+/// the bytes, and the bytes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct BytesRequest {
+    pub(crate) path: String,
+    pub(crate) version: FileVersion,
+    /// Offset of the first byte, 0-based.
+    pub(crate) offset: u64,
+    /// Number of bytes.
+    pub(crate) size_bytes: u64,
 }
 
 /// A change of a name or of attributes below the root of a server. Paths have `/` between components.

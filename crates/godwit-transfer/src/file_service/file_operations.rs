@@ -1,4 +1,5 @@
-//! The actions for mounted servers: one directory, one entry, changes of names and attributes, and free space.
+//! The actions for mounted servers: one directory, one entry, parts of blocks, changes of names and attributes, and free
+//! space.
 //!
 //! Names of directories have no rules of their own: a principal sees a directory if it may read or write files in it.
 
@@ -10,13 +11,15 @@ use std::path::Path;
 use bytes::Bytes;
 use godwit_dataset::{FileAccess, FileAuthorization, Principal};
 use godwit_files::{parent_directory, sync_directory};
+use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
 use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
 
 use super::FileServiceState;
 use super::list_action::{is_hidden_path, join_paths};
+use crate::block_reader::read_unchanged_bytes;
 use crate::copy_protocol::{
-    CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, FileChange, MAX_ENTRIES_PER_MESSAGE, PathRequest, SPACE_ACTION,
-    StorageSpace, action_name, from_json, to_json,
+    BYTES_ACTION, BytesRequest, CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, FileChange, MAX_ENTRIES_PER_MESSAGE,
+    PathRequest, ReadRange, SPACE_ACTION, StorageSpace, action_name, from_json, to_json,
 };
 use crate::delegation_tokens::{authorize_read, authorize_unrestricted};
 use crate::error::TransferError;
@@ -39,6 +42,7 @@ impl FileServiceState {
         let answer = match () {
             () if is(DIRECTORY_ACTION) => from_json(body).and_then(|request| self.list_directory(principal, &request)),
             () if is(ENTRY_ACTION) => from_json(body).and_then(|request| self.entry(principal, &request)),
+            () if is(BYTES_ACTION) => from_json(body).and_then(|request| self.read_bytes(principal, request)),
             () if is(SPACE_ACTION) => from_json(body).and_then(|request| self.storage_space(principal, &request)),
             () if is(CHANGE_ACTION) => from_json(body).and_then(|change| self.change_files(principal, &change)),
             () => return None,
@@ -85,6 +89,18 @@ impl FileServiceState {
             return Err(TransferError::NotFound { location: request.path.clone() });
         }
         Ok(vec![to_json(&Entry::from_metadata(String::new(), &metadata))?.into()])
+    }
+
+    fn read_bytes(&self, principal: &Principal, request: BytesRequest) -> Result<Vec<Bytes>, TransferError> {
+        let BytesRequest { path, version, offset, size_bytes } = request;
+        if size_bytes > BLOCK_BYTES {
+            return Err(TransferError::rejected(format!("at most {BLOCK_BYTES} bytes are read by one call")));
+        }
+        let range = ReadRange { file: 0, path, version, start: 0, end: 0, bypass_cache: false };
+        let source = self.resolve_range(principal, range)?;
+        let end = offset.saturating_add(size_bytes);
+        let data = read_unchanged_bytes(&source.path, source.version, offset..end)?;
+        Ok(vec![Bytes::copy_from_slice(blake3::hash(&data).as_bytes()), data.into()])
     }
 
     fn storage_space(&self, principal: &Principal, request: &PathRequest) -> Result<Vec<Bytes>, TransferError> {
@@ -267,6 +283,7 @@ mod tests {
     use godwit_dataset::{Authorizer, Catalog};
 
     use super::*;
+    use crate::copy_protocol::FileVersion;
     use crate::file_service::{DirectoryFileService, FileServiceOptions};
 
     /// Rules by which files in `open` may be read and written, and all others are hidden.
@@ -333,6 +350,24 @@ mod tests {
         assert!(matches!(run(&service, CHANGE_ACTION, &full), Err(TransferError::Io { .. })));
         let root_itself = FileChange::RemoveDirectory { path: "/".to_owned(), version: 0 };
         assert!(matches!(run(&service, CHANGE_ACTION, &root_itself), Err(TransferError::Rejected { .. })));
+    }
+
+    #[test]
+    fn parts_of_blocks_are_those_of_the_version_that_the_client_has_seen() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "0123456789").unwrap();
+        let service = service(root.path(), FileServiceOptions::default());
+        let found = run(&service, ENTRY_ACTION, &PathRequest { path: "a".to_owned() }).unwrap();
+        let Entry { modified_s, modified_ns, .. } = from_json(&found[0]).unwrap();
+        let read = |file_bytes, size_bytes| {
+            let version = FileVersion::SizeAndTime { size_bytes: file_bytes, modified_s, modified_ns };
+            run(&service, BYTES_ACTION, &BytesRequest { path: "a".to_owned(), version, offset: 3, size_bytes })
+        };
+        let messages = read(10, 4).unwrap();
+        assert_eq!((&messages[0][..], &messages[1][..]), (&blake3::hash(b"3456").as_bytes()[..], &b"3456"[..]));
+        assert!(matches!(read(11, 4), Err(TransferError::SourceChanged { .. })));
+        assert!(matches!(read(10, 8), Err(TransferError::SourceChanged { .. })));
+        assert!(matches!(read(10, BLOCK_BYTES + 1), Err(TransferError::Rejected { .. })));
     }
 
     #[test]

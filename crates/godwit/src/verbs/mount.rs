@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::{MountArgs, MountGuardArgs};
-use godwit_cli::failure::{Exit, Failure, print};
+use godwit_cli::failure::{Failure, print};
 use godwit_cli::log::{log_message, log_plain, log_warning, set_server_log};
 use godwit_fleet::ERROR_PREFIX;
+use godwit_model::ErrorKind;
 use godwit_mount::{
     FileTree, LocalStorage, Mount, MountOptions, ServerStorage, ServerStorageOptions, Storage, is_dead_mount,
     unmount_lazily,
@@ -51,7 +52,7 @@ fn check_mount_point(mount_point: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let problem = format!("{} is not a directory; create it: mkdir -p {0}", mount_point.display());
-    Err(Failure::new(Exit::Usage, problem))
+    Err(Failure::new(ErrorKind::Usage, problem))
 }
 
 /// A storage, and whether it accepts changes.
@@ -70,7 +71,7 @@ fn open_storage(args: &MountArgs, cancelled: &Arc<AtomicBool>) -> Result<OpenSto
             if !path.is_dir() {
                 let problem =
                     format!("{} is not a directory; name a directory, or a server by its URL", path.display());
-                return Err(Failure::new(Exit::Usage, problem));
+                return Err(Failure::new(ErrorKind::Usage, problem));
             }
             // The process in the background has the same working directory.
             let storage = Arc::new(LocalStorage::new(&path));
@@ -97,7 +98,7 @@ fn run_in_foreground(args: &MountArgs) -> Result<(), Failure> {
     let OpenStorage { storage, is_writable, server_path } = open_storage(args, &cancelled)?;
     let scratch = scratch_directory(&args.common);
     let scratch = LockedDirectory::create(&scratch, "godwit-mount-").map_err(|error| {
-        Failure::new(Exit::Machine, format!("cannot create a directory below {}: {error}", scratch.display()))
+        Failure::new(ErrorKind::Machine, format!("cannot create a directory below {}: {error}", scratch.display()))
     })?;
     let guard = start_guard(&args.mount_point)?;
     let tree = FileTree::new(storage, scratch.path(), server_path.as_ref(), Arc::new(log_warning));
@@ -119,7 +120,7 @@ fn run_in_foreground(args: &MountArgs) -> Result<(), Failure> {
     stop_guard(guard);
     outcome.map_err(|error| {
         let problem = format!("the connection to the kernel ended: {error}; mount {} again", args.url);
-        Failure::new(Exit::Machine, problem)
+        Failure::new(ErrorKind::Machine, problem)
     })
 }
 
@@ -152,18 +153,18 @@ fn mount_failure(args: &MountArgs, error: &std::io::Error) -> Failure {
         }
     };
     let place = args.mount_point.display();
-    Failure::new(Exit::Machine, format!("cannot mount at {place}: {error}; {advice}"))
+    Failure::new(ErrorKind::Machine, format!("cannot mount at {place}: {error}; {advice}"))
 }
 
 /// Starts this command again with `--foreground`, and waits until the files are mounted.
 fn start_in_background() -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start godwit: {error}"));
+    let failed = |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start godwit: {error}"));
     let words: Vec<OsString> = std::env::args_os().skip(1).chain([OsString::from("--foreground")]).collect();
     let mut command = Command::new(THIS_PROGRAM);
     command.args(words).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(Failure::new(Exit::Bug, "a bug in godwit: the child process has no pipes".to_owned()));
+        return Err(Failure::new(ErrorKind::Bug, "a bug in godwit: the child process has no pipes".to_owned()));
     };
     let mut ready_line = String::new();
     BufReader::new(stdout).read_line(&mut ready_line).map_err(failed)?;
@@ -177,7 +178,7 @@ fn start_in_background() -> Result<(), Failure> {
     let last = lines.pop().unwrap_or_default();
     lines.iter().for_each(|line| log_plain(line));
     let message = last.strip_prefix(ERROR_PREFIX).unwrap_or("the process in the background ended").to_owned();
-    Err(Failure::new(Exit::from_code(status.code()), message))
+    Err(Failure::new(ErrorKind::of_exit_code(status.code()), message))
 }
 
 /// Starts the guard of a mount. It ends when this process does, because this process holds the other end of its
@@ -186,7 +187,7 @@ fn start_guard(mount_point: &Path) -> Result<Child, Failure> {
     let mut command = Command::new(THIS_PROGRAM);
     command.arg(GUARD_VERB).arg(mount_point).process_group(0);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    child.map_err(|error| Failure::new(Exit::Machine, format!("cannot start godwit: {error}")))
+    child.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start godwit: {error}")))
 }
 
 fn stop_guard(mut guard: Child) {
@@ -197,7 +198,8 @@ fn stop_guard(mut guard: Child) {
 
 /// Waits until standard input is closed, and removes the mount if its process has ended without unmounting it.
 pub fn run_guard(args: &MountGuardArgs) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("the guard of a mount failed: {error}"));
+    let failed =
+        |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("the guard of a mount failed: {error}"));
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map_err(failed)?;
     let started = Instant::now();
     while started.elapsed() < GUARD_TIMEOUT {
