@@ -187,7 +187,8 @@ fn random_operations(seed: u64, path: &Path, stored: &Path, ended: &AtomicBool) 
     let mut file = open();
     while !ended.load(Ordering::Relaxed) || count < 50 {
         // Half of the files have one block.
-        let offset = random.below(if random.below(2) == 0 { 3_000 } else { 500_000 });
+        let end = if random.below(2) == 0 { 3_000 } else { 500_000 };
+        let offset = random.below(end);
         let case = format!("seed {seed}, operation {count}");
         match random.below(9) {
             0..=2 => {

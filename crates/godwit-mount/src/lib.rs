@@ -6,7 +6,7 @@
 //! translates inode numbers and open files to paths: a file that is written is held in a scratch file, and replaces the
 //! stored file when it is closed or synced. [`Mount`] connects it to the kernel through the crate fuser.
 //!
-//! This crate does not decide who may access a file: the rules of the server do, for the token of the mount.
+//! The rules of the server authorize the token of the mount; this crate has no rules.
 
 mod block_cache;
 mod file_tree;

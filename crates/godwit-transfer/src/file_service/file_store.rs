@@ -109,7 +109,7 @@ impl IncomingStore {
     }
 
     /// Copies the blocks of an earlier attempt, and returns their hashes. The client compares them with its own, so
-    /// blocks that the earlier attempt had not written are no problem.
+    /// blocks that the earlier attempt had not written do no harm.
     fn copy_blocks(&mut self, received: &File) -> Result<VecDeque<StoreReport>, TransferError> {
         let (size_bytes, mut hashes, mut data) = (self.command.size_bytes, Vec::new(), Vec::new());
         let received_bytes = received.metadata().map_err(TransferError::io_error("read", &self.part))?.len();
