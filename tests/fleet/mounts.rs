@@ -357,12 +357,12 @@ fn two_writers_and_a_full_disk_leave_complete_files() {
         mount_or_skip!("mount-writer-1", &url, "--wait", "20s"),
         mount_or_skip!("mount-writer-2", &url, "--wait", "20s"),
     ];
-    // The last one to close wins, and the file is never a mixture.
+    // The last one to store its content wins, and the file is never a mixture. The last writes are stored by the close.
     let mut open = mounts.each_ref().map(|mounted| File::create(mounted.point.join("both")).expect("it opens"));
     for round in 0..30u8 {
         for (writer, file) in (0u8..).zip(&mut open) {
             file.write_all(&vec![writer + 1; 20_000]).expect("it can be written");
-            if (round + writer) % 3 == 0 {
+            if (round + writer) % 4 == 0 {
                 file.sync_all().expect("it can be synced");
             }
             let stored = fs::read(root.join("both")).unwrap_or_default();
