@@ -2,5 +2,6 @@
 
 mod cohort_runs;
 mod failover;
+mod mounts;
 mod remote_reads;
 mod server_pool;
