@@ -14,10 +14,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWrit
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use godwit_transfer::StorageSpace;
 
 use crate::inode_table::InodeTable;
 use crate::staged_file::StagedFile;
-use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StorageSize, StoredFile};
+use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
 
 /// Largest size of a file name, bytes (`NAME_MAX` of Linux).
 pub(crate) const MAX_NAME_BYTES: usize = 255;
@@ -556,8 +557,8 @@ impl FileTree {
     }
 
     /// Returns size and free space.
-    pub(crate) fn size(&self) -> Result<StorageSize, StorageError> {
-        self.storage.size()
+    pub(crate) fn space(&self) -> Result<StorageSpace, StorageError> {
+        self.storage.space()
     }
 
     /// Returns the names of the extended attributes of an inode.

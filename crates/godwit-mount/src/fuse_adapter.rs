@@ -358,15 +358,15 @@ impl Filesystem for FuseAdapter {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        match self.tree.size() {
-            Ok(size) => {
+        match self.tree.space() {
+            Ok(space) => {
                 let blocks = |bytes: u64| bytes / u64::from(SPACE_BLOCK_BYTES);
                 reply.statfs(
-                    blocks(size.total_bytes),
-                    blocks(size.free_bytes),
-                    blocks(size.available_bytes),
-                    size.total_files,
-                    size.free_files,
+                    blocks(space.total_bytes),
+                    blocks(space.free_bytes),
+                    blocks(space.available_bytes),
+                    space.total_files,
+                    space.free_files,
                     SPACE_BLOCK_BYTES,
                     MAX_NAME_BYTES as u32,
                     SPACE_BLOCK_BYTES,

@@ -23,4 +23,4 @@ pub use file_tree::{FileTree, MountLog};
 pub use local_storage::LocalStorage;
 pub use mount::{Mount, MountOptions, is_dead_mount, unmount_lazily};
 pub use server_storage::{ServerStorage, ServerStorageOptions};
-pub use storage::{Attributes, DirectoryEntry, Storage, StorageError, StorageSize, StoredFile};
+pub use storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};

@@ -1,7 +1,7 @@
 //! A directory of this host as storage.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,12 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use godwit_files::{parent_directory, sync_directory};
-use godwit_transfer::file_listing::Entry;
-use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
+use godwit_transfer::StorageSpace;
+use godwit_transfer::file_listing::{Entry, set_attributes};
+use godwit_transfer::unix_time::unix_time;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StorageSize, StoredFile};
+use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
 
 /// A directory of this host.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl LocalStorage {
     /// let root = tempfile::tempdir()?;
     /// std::fs::write(root.path().join("a.bam"), "BAM")?;
     /// let storage = LocalStorage::new(root.path());
-    /// assert_eq!(storage.open(Path::new("a.bam"))?.read_at(1, 10)?, b"AM");
+    /// assert_eq!(storage.open(Path::new("a.bam"))?.read_at(1, 10)?, &b"AM"[..]);
     /// assert_eq!(storage.attributes(Path::new("b.bam")).unwrap_err().errno, 2);
     /// # Ok(())
     /// # }
@@ -66,15 +68,20 @@ fn attributes_of(found: &Metadata) -> Attributes {
     }
 }
 
-/// Sets mode and modification time of a file.
-fn set_file_attributes(file: &File, mode: Option<u32>, modified: Option<SystemTime>) -> io::Result<()> {
-    if let Some(mode) = mode {
-        file.set_permissions(Permissions::from_mode(mode & 0o777))?;
+/// Returns up to `size_bytes` bytes of a file from an offset; fewer only at its end.
+pub(crate) fn read_up_to(file: &File, offset: u64, size_bytes: usize) -> io::Result<Bytes> {
+    let mut data = vec![0; size_bytes];
+    let mut filled = 0;
+    while filled < size_bytes {
+        match file.read_at(&mut data[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
-    match modified {
-        Some(modified) => file.set_times(FileTimes::new().set_modified(modified)),
-        None => Ok(()),
-    }
+    data.truncate(filled);
+    Ok(data.into())
 }
 
 impl Storage for LocalStorage {
@@ -111,7 +118,7 @@ impl Storage for LocalStorage {
             let found = source.metadata()?;
             let mut copy = tempfile::Builder::new().prefix(".godwit-").tempfile_in(parent_directory(&target))?;
             io::copy(&mut source, copy.as_file_mut())?;
-            set_file_attributes(copy.as_file(), Some(found.permissions().mode()), Some(found.modified()?))?;
+            set_attributes(copy.path(), Some(found.permissions().mode()), Some(unix_time(found.modified()?)))?;
             copy.as_file().sync_all()?;
             match is_exclusive {
                 true => copy.persist_noclobber(&target),
@@ -143,19 +150,12 @@ impl Storage for LocalStorage {
     }
 
     fn set_attributes(&self, path: &Path, mode: Option<u32>, modified: Option<SystemTime>) -> Result<(), StorageError> {
-        let set = || set_file_attributes(&File::open(self.resolve(path))?, mode, modified);
-        set().map_err(StorageError::from_io(path))
+        let set = set_attributes(&self.resolve(path), mode, modified.map(unix_time));
+        set.map_err(StorageError::from_io(path))
     }
 
-    fn size(&self) -> Result<StorageSize, StorageError> {
-        let found = statvfs(&self.root).map_err(|error| StorageError::from_io(&self.root)(error.into()))?;
-        Ok(StorageSize {
-            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
-            free_bytes: found.f_bfree.saturating_mul(found.f_frsize),
-            available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
-            total_files: found.f_files,
-            free_files: found.f_ffree,
-        })
+    fn space(&self) -> Result<StorageSpace, StorageError> {
+        StorageSpace::of_directory(&self.root).map_err(StorageError::from_io(&self.root))
     }
 
     fn digest(&self, path: &Path) -> Result<String, StorageError> {
@@ -174,18 +174,7 @@ impl Storage for LocalStorage {
 
 impl StoredFile for LocalFile {
     fn read_at(&self, offset: u64, size_bytes: usize) -> Result<Bytes, StorageError> {
-        let mut data = vec![0; size_bytes];
-        let mut filled = 0;
-        while filled < size_bytes {
-            match self.file.read_at(&mut data[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(StorageError::from_io(&self.path)(error)),
-            }
-        }
-        data.truncate(filled);
-        Ok(data.into())
+        read_up_to(&self.file, offset, size_bytes).map_err(StorageError::from_io(&self.path))
     }
 
     fn attributes(&self) -> Attributes {

@@ -14,13 +14,13 @@ use godwit_transfer::file_listing::Entry;
 use godwit_transfer::location::RemoteLocation;
 use godwit_transfer::path_text::{path_to_text, text_to_path};
 use godwit_transfer::unix_time::{time_from_unix, unix_time};
-use godwit_transfer::{Credentials, FileChange, RemoteFiles, TransferError};
+use godwit_transfer::{Credentials, FileChange, RemoteFiles, StorageSpace, TransferError};
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::block_cache::{BlockCache, FileVersionKey};
 use crate::read_ahead::{ReadAhead, ReadPlan};
-use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StorageSize, StoredFile};
+use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
 
 /// Largest number of blocks that one call requests: 4 MiB. A longer range is requested by several calls at a time, which
 /// use several connections.
@@ -229,15 +229,8 @@ impl Storage for ServerStorage {
         self.change(path, FileChange::SetAttributes { path: path_to_text(path), version: 0, mode, modified })
     }
 
-    fn size(&self) -> Result<StorageSize, StorageError> {
-        let space = self.run(Path::new(""), self.inner.files.storage_space())?;
-        Ok(StorageSize {
-            total_bytes: space.total_bytes,
-            free_bytes: space.free_bytes,
-            available_bytes: space.available_bytes,
-            total_files: space.total_files,
-            free_files: space.free_files,
-        })
+    fn space(&self) -> Result<StorageSpace, StorageError> {
+        self.run(Path::new(""), self.inner.files.storage_space())
     }
 
     fn digest(&self, path: &Path) -> Result<String, StorageError> {

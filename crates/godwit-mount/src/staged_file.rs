@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
+use crate::local_storage::read_up_to;
 use crate::storage::{Attributes, Storage, StorageError, StoredFile};
 
 /// Number of bytes that are read at a time when a stored file is copied to a scratch file.
@@ -89,18 +90,7 @@ impl StagedFile {
 
     /// Returns up to `size_bytes` bytes from an offset; fewer only at the end of the file.
     pub(crate) fn read_at(&self, offset: u64, size_bytes: usize) -> Result<Bytes, StorageError> {
-        let mut data = vec![0; size_bytes];
-        let mut filled = 0;
-        while filled < size_bytes {
-            match self.file().read_at(&mut data[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.scratch_error()(error)),
-            }
-        }
-        data.truncate(filled);
-        Ok(data.into())
+        read_up_to(self.file(), offset, size_bytes).map_err(self.scratch_error())
     }
 
     /// Writes bytes at an offset.

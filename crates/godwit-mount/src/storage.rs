@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use std::{fmt, io};
 
 use bytes::Bytes;
+use godwit_transfer::StorageSpace;
 
 /// Files below one directory. Paths are relative to it; the empty path is the directory itself.
 pub trait Storage: Send + Sync + 'static {
@@ -70,7 +71,7 @@ pub trait Storage: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of the storage.
-    fn size(&self) -> Result<StorageSize, StorageError>;
+    fn space(&self) -> Result<StorageSpace, StorageError>;
 
     /// Returns the BLAKE3 of a file in hexadecimal digits, for which the complete file is read.
     ///
@@ -116,21 +117,6 @@ pub struct DirectoryEntry {
     pub name: OsString,
     /// Attributes of the file or directory.
     pub attributes: Attributes,
-}
-
-/// Size and free space of a storage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StorageSize {
-    /// Size, bytes.
-    pub total_bytes: u64,
-    /// Free space, bytes.
-    pub free_bytes: u64,
-    /// Free space that files may use, bytes.
-    pub available_bytes: u64,
-    /// Number of files that the storage can hold.
-    pub total_files: u64,
-    /// Number of files that can still be created.
-    pub free_files: u64,
 }
 
 /// An error of a storage: the error number that a program receives, and a message for the log of the mount.

@@ -174,7 +174,7 @@ pub enum CopyEvent {
 /// ```
 /// use std::sync::Mutex;
 ///
-/// use godwit_transfer_session::copy_events::CopyEvent, CopyObserver};
+/// use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver};
 ///
 /// #[derive(Default)]
 /// struct Warnings(Mutex<Vec<String>>);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use godwit_tests::random::Random;
+
 use super::*;
 use crate::inode_table::ROOT_INODE;
 use crate::local_storage::LocalStorage;
@@ -115,18 +117,6 @@ fn extended_attributes_are_the_digest_and_the_dataset() {
     assert_eq!(value("user.other"), None);
 }
 
-/// A source of numbers from a seed (xorshift64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
-
 /// The contents of files as POSIX describes them: names and open handles refer to contents.
 #[derive(Default)]
 struct Model {
@@ -138,13 +128,13 @@ struct Model {
 /// Runs random operations on a tree and on the model; all reads must return the same bytes.
 fn compare_with_model(seed: u64, operations: usize) {
     let fixture = fixture();
-    let (mut numbers, mut model) = (Numbers(seed), Model::default());
+    let (mut numbers, mut model) = (Random::new(seed), Model::default());
     for step in 0..operations {
         let name = format!("f{}", numbers.below(4));
         let case = format!("seed {seed}, step {step}");
-        let open = match model.handles.len() as u64 {
+        let open = match model.handles.len() {
             0 => None,
-            count => Some(numbers.below(count) as usize),
+            count => Some(numbers.below(count)),
         };
         match (numbers.below(10), open, model.names.get(&name).copied()) {
             (0 | 1, _, None) => {
@@ -156,8 +146,8 @@ fn compare_with_model(seed: u64, operations: usize) {
             (0 | 1, _, Some(content)) => model.handles.push((fixture.open(&name).1, content)),
             (2 | 3, Some(open), _) => {
                 let (handle, content) = model.handles[open];
-                let (offset, byte) = (numbers.below(5000) as usize, numbers.below(256) as u8);
-                let data = vec![byte; numbers.below(3000) as usize + 1];
+                let (offset, byte) = (numbers.below(5000), numbers.below(256) as u8);
+                let data = vec![byte; numbers.below(3000) + 1];
                 fixture.tree.write(handle, offset as u64, &data).expect(&case);
                 let content = &mut model.contents[content];
                 content.resize(content.len().max(offset + data.len()), 0);
@@ -166,8 +156,8 @@ fn compare_with_model(seed: u64, operations: usize) {
             (4, _, Some(content)) => {
                 let size = numbers.below(6000);
                 let (inode, _) = fixture.tree.look_up(ROOT_INODE, name.as_ref()).expect(&case);
-                fixture.tree.set_attributes(inode, false, Some(size), None, None).expect(&case);
-                model.contents[content].resize(size as usize, 0);
+                fixture.tree.set_attributes(inode, false, Some(size as u64), None, None).expect(&case);
+                model.contents[content].resize(size, 0);
             }
             (5, _, Some(content)) => {
                 let target = format!("f{}", numbers.below(4));
@@ -184,7 +174,7 @@ fn compare_with_model(seed: u64, operations: usize) {
             (8, Some(open), _) => fixture.tree.release(model.handles.swap_remove(open).0),
             (_, Some(open), _) => {
                 let (handle, content) = model.handles[open];
-                let (offset, size) = (numbers.below(7000) as usize, numbers.below(4000) as usize);
+                let (offset, size) = (numbers.below(7000), numbers.below(4000));
                 let content = &model.contents[content];
                 let expected = &content[offset.min(content.len())..(offset + size).min(content.len())];
                 assert!(fixture.tree.read(handle, offset as u64, size).expect(&case) == expected, "{case}");
@@ -204,7 +194,15 @@ fn compare_with_model(seed: u64, operations: usize) {
 
 #[test]
 fn random_operations_have_the_results_of_a_model() {
-    for seed in 1..=40 {
+    for seed in 1..=10 {
+        compare_with_model(seed, 400);
+    }
+}
+
+#[test]
+#[ignore = "minutes of random operations; run it by name"]
+fn a_million_random_operations_have_the_results_of_a_model() {
+    for seed in 1..=2500 {
         compare_with_model(seed, 400);
     }
 }

@@ -1,6 +1,10 @@
 //! Messages of the actions that a mounted server needs beside those of copies: one directory, one entry, parts of
 //! blocks, changes of names and attributes, and free space.
 
+use std::io;
+use std::path::Path;
+
+use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 
 use super::FileVersion;
@@ -141,17 +145,34 @@ impl FileChange {
     }
 }
 
-/// Size and free space of the storage of a server.
+/// Size and free space of the storage of a server or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageSpace {
     /// Size of the file system, bytes.
     pub total_bytes: u64,
     /// Free space, bytes.
     pub free_bytes: u64,
-    /// Free space that the server process may use, bytes.
+    /// Free space that this user may use, bytes.
     pub available_bytes: u64,
     /// Number of files that the file system can hold.
     pub total_files: u64,
     /// Number of files that can still be created.
     pub free_files: u64,
+}
+
+impl StorageSpace {
+    /// Returns size and free space of the file system that contains a directory.
+    ///
+    /// # Errors
+    /// The I/O error of the file system.
+    pub fn of_directory(directory: &Path) -> io::Result<Self> {
+        let found = statvfs(directory)?;
+        Ok(Self {
+            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+            free_bytes: found.f_bfree.saturating_mul(found.f_frsize),
+            available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            total_files: found.f_files,
+            free_files: found.f_ffree,
+        })
+    }
 }

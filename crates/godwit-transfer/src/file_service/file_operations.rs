@@ -3,16 +3,16 @@
 //!
 //! Names of directories have no rules of their own: a principal sees a directory if it may read or write files in it.
 
-use std::fs::{self, DirBuilder, File, FileTimes, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use bytes::Bytes;
 use godwit_dataset::{FileAccess, FileAuthorization, Principal};
 use godwit_files::{parent_directory, sync_directory};
 use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
-use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::FileServiceState;
 use super::list_action::{is_hidden_path, join_paths};
@@ -23,9 +23,8 @@ use crate::copy_protocol::{
 };
 use crate::delegation_tokens::{authorize_read, authorize_unrestricted};
 use crate::error::TransferError;
-use crate::file_listing::{Entry, LinkPolicy, WalkItem, resolve_below_root, walk_entries};
+use crate::file_listing::{Entry, LinkPolicy, WalkItem, resolve_below_root, set_attributes, walk_entries};
 use crate::path_text::path_to_text;
-use crate::unix_time::time_from_unix;
 
 /// Name that stands for any file of a directory when access to the directory is authorized.
 const ANY_FILE: &str = "x";
@@ -105,15 +104,7 @@ impl FileServiceState {
 
     fn storage_space(&self, principal: &Principal, request: &PathRequest) -> Result<Vec<Bytes>, TransferError> {
         authorize_read(principal, &request.path)?;
-        let found =
-            statvfs(&self.root).map_err(|error| TransferError::io_error("inspect", &self.root)(error.into()))?;
-        let space = StorageSpace {
-            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
-            free_bytes: found.f_bfree.saturating_mul(found.f_frsize),
-            available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
-            total_files: found.f_files,
-            free_files: found.f_ffree,
-        };
+        let space = StorageSpace::of_directory(&self.root).map_err(TransferError::io_error("inspect", &self.root))?;
         Ok(vec![to_json(&space)?.into()])
     }
 
@@ -263,17 +254,6 @@ pub(super) fn sync_parent(place: &Path) -> Result<(), TransferError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         synced => synced.map_err(TransferError::io_error("write", directory)),
     }
-}
-
-fn set_attributes(place: &Path, mode: Option<u32>, modified: Option<(i64, u32)>) -> io::Result<()> {
-    if let Some(mode) = mode {
-        fs::set_permissions(place, Permissions::from_mode(mode & 0o777))?;
-    }
-    if let Some((seconds, nanoseconds)) = modified {
-        let time = time_from_unix(seconds, nanoseconds);
-        File::open(place)?.set_times(FileTimes::new().set_modified(time))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
