@@ -319,6 +319,7 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-formats", &["godwit-tests"]),
     ("godwit-haplotypes", &["godwit-tests"]),
     ("godwit-io", &["godwit-tests"]),
+    ("godwit-mount", &["godwit-tests"]),
     // The golden reads are SAM, and their known sites VCF.
     ("godwit-recalibrate", &["godwit-formats"]),
     // End-to-end tests use what users see: the programs and their files. Launchers start them where the command line
