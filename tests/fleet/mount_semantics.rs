@@ -1,6 +1,6 @@
 //! Mounted servers as file systems: names, errors and contents are those of a local directory, and of the rules.
 
-use std::fs::{self, File, FileTimes, OpenOptions, TryLockError};
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -111,7 +111,7 @@ fn outcomes_of_contents(base: &Path) -> io::Result<Vec<(&'static str, Vec<u8>)>>
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     found.push(("a replaced file that is open", text.into_bytes()));
-    fs::set_permissions(at("old"), PermissionsExt::from_mode(0o640))?;
+    fs::set_permissions(at("old"), Permissions::from_mode(0o640))?;
     found.push(("a mode", (fs::metadata(at("old"))?.mode() & 0o777).to_le_bytes().to_vec()));
     let time = UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
     both("old")?.set_times(FileTimes::new().set_modified(time))?;
