@@ -78,11 +78,11 @@ fn outcomes_of_contents(base: &Path) -> io::Result<Vec<(&'static str, Vec<u8>)>>
     let both = |name: &str| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(at(name));
     let append = || OpenOptions::new().append(true).create(true).open(at("appended"));
     let mut found = Vec::new();
-    for (one, other) in [(append()?, append()?)] {
-        (&one).write_all(b"one ")?;
-        (&other).write_all(b"other ")?;
-        (&one).write_all(b"one again")?;
-    }
+    let (mut one, mut other) = (append()?, append()?);
+    one.write_all(b"one ")?;
+    other.write_all(b"other ")?;
+    one.write_all(b"one again")?;
+    drop((one, other));
     found.push(("two handles append", fs::read(at("appended"))?));
     let file = both("sparse")?;
     file.write_all_at(b"end", 300_000)?;
