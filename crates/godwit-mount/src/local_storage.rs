@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use godwit_files::{parent_directory, sync_directory};
+use godwit_files::{parent_directory, set_attributes, sync_directory};
 use godwit_transfer::StorageSpace;
-use godwit_transfer::file_listing::{Entry, set_attributes};
-use godwit_transfer::unix_time::unix_time;
+use godwit_transfer::file_listing::Entry;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
@@ -118,7 +117,7 @@ impl Storage for LocalStorage {
             let found = source.metadata()?;
             let mut copy = tempfile::Builder::new().prefix(".godwit-").tempfile_in(parent_directory(&target))?;
             io::copy(&mut source, copy.as_file_mut())?;
-            set_attributes(copy.path(), Some(found.permissions().mode()), Some(unix_time(found.modified()?)))?;
+            set_attributes(copy.path(), Some(found.permissions().mode()), Some(found.modified()?))?;
             copy.as_file().sync_all()?;
             match is_exclusive {
                 true => copy.persist_noclobber(&target),
@@ -150,7 +149,7 @@ impl Storage for LocalStorage {
     }
 
     fn set_attributes(&self, path: &Path, mode: Option<u32>, modified: Option<SystemTime>) -> Result<(), StorageError> {
-        let set = set_attributes(&self.resolve(path), mode, modified.map(unix_time));
+        let set = set_attributes(&self.resolve(path), mode, modified);
         set.map_err(StorageError::from_io(path))
     }
 

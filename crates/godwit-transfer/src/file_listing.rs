@@ -1,12 +1,11 @@
 //! Listings of files and directories below a path, with their metadata.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, ErrorKind};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
@@ -376,23 +375,6 @@ pub fn resolve_below_root(directory: &Path, path: &str) -> Result<PathBuf, Trans
         || TransferError::rejected(format!("{:?} is not a path below the server's root", escape_for_display(path)));
     let found = found.ok_or_else(refused)?;
     Ok(if path.is_empty() { directory.to_owned() } else { directory.join(found) })
-}
-
-/// Sets permissions (the lowest nine bits of the mode) and modification time (seconds since 1970, and nanoseconds) of a
-/// file or directory; `None` keeps them.
-///
-/// # Errors
-/// The I/O error of the file system.
-pub fn set_attributes(path: &Path, mode: Option<u32>, modified: Option<(i64, u32)>) -> io::Result<()> {
-    if let Some(mode) = mode {
-        fs::set_permissions(path, Permissions::from_mode(mode & 0o777))?;
-    }
-    if let Some((seconds, nanoseconds)) = modified {
-        let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        let last_modification = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
-        utimensat(CWD, path, &Timestamps { last_access, last_modification }, AtFlags::empty())?;
-    }
-    Ok(())
 }
 
 /// Opens a file or directory for reading; returns the open file and its metadata.

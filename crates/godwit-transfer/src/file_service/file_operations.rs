@@ -10,7 +10,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use godwit_dataset::{FileAccess, FileAuthorization, Principal};
-use godwit_files::{parent_directory, sync_directory};
+use godwit_files::{parent_directory, set_attributes, sync_directory};
 use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -23,8 +23,9 @@ use crate::copy_protocol::{
 };
 use crate::delegation_tokens::{authorize_read, authorize_unrestricted};
 use crate::error::TransferError;
-use crate::file_listing::{Entry, LinkPolicy, WalkItem, resolve_below_root, set_attributes, walk_entries};
+use crate::file_listing::{Entry, LinkPolicy, WalkItem, resolve_below_root, walk_entries};
 use crate::path_text::path_to_text;
+use crate::unix_time::time_from_unix;
 
 /// Name that stands for any file of a directory when access to the directory is authorized.
 const ANY_FILE: &str = "x";
@@ -184,7 +185,8 @@ impl FileServiceState {
                 let written = if is_directory { join_paths(path, ANY_FILE) } else { path.clone() };
                 self.authorize_by_rules(principal, &written, FileAccess::Write)?;
                 check_version(&file, path, *version)?;
-                set_attributes(&file, *mode, *modified).map_err(access_error("change", &file, path))?;
+                let modified = modified.map(|(seconds, nanoseconds)| time_from_unix(seconds, nanoseconds));
+                set_attributes(&file, *mode, modified).map_err(access_error("change", &file, path))?;
             }
         }
         Ok(Vec::new())
