@@ -2,5 +2,8 @@
 
 mod cohort_runs;
 mod failover;
+mod mount_semantics;
+mod mounted_files;
+mod mounts;
 mod remote_reads;
 mod server_pool;

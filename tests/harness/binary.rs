@@ -11,7 +11,7 @@ use crate::scratch;
 
 /// Returns the time after which a run counts as hanging: the largest input here takes seconds. `GODWIT_TEST_TIME_LIMIT`
 /// sets other seconds, for long tests on a busy machine.
-fn process_timeout() -> Duration {
+pub fn process_timeout() -> Duration {
     let told = std::env::var("GODWIT_TEST_TIME_LIMIT").ok();
     Duration::from_secs(told.map_or(600, |text| text.parse().expect("GODWIT_TEST_TIME_LIMIT is a number of seconds")))
 }
@@ -108,6 +108,18 @@ impl GodwitCommand {
                     0 => Ok(()),
                     _ => Err(std::io::Error::last_os_error()),
                 }
+            });
+        }
+        self
+    }
+
+    /// Sends SIGTERM to the process when the calling thread ends, also if the tests are killed (prctl(2)).
+    pub fn end_with_this_thread(mut self) -> Self {
+        // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+        unsafe {
+            self.command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+                Ok(())
             });
         }
         self

@@ -230,6 +230,14 @@ fn the_service_file_is_one_that_systemd_takes() {
     let told = run_checked(verify.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path));
     let said = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(!said.contains("godwit.service"), "{said}");
+    let template = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/systemd/godwit-mount@.service");
+    let mount = std::fs::read_to_string(template).expect("it is there");
+    let path = path.with_file_name("godwit-mount@x.service");
+    std::fs::write(&path, mount.replace("/usr/local/bin/godwit", path_text(&program))).expect("it can be written");
+    let mut verify = Tool::require("systemd-analyze").command();
+    let told = run_checked(verify.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&path));
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(!said.contains("godwit-mount"), "{said}");
     // Every option of its command line is an option of `serve`.
     let line = unit.split("SERVE_OPTIONS=").nth(1).expect("it has one").split("\nExecReload").next().expect("it ends");
     let help = godwit().args(["serve", "--help"]).run_ok().stdout;

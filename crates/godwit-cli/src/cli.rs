@@ -19,6 +19,7 @@ mod decode_cram;
 mod encryption;
 mod filter;
 mod marking;
+mod mount;
 mod pack;
 mod policy_audit;
 mod query;
@@ -58,6 +59,7 @@ pub use decode_cram::DecodeCramArgs;
 pub use encryption::{KeyArgs, RecipientArgs};
 pub use filter::{FilterArgs, ResourceArgs};
 pub use marking::MarkingArgs;
+pub use mount::{MountArgs, MountGuardArgs};
 pub use pack::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
 };
@@ -118,6 +120,7 @@ impl Cli {
             Verb::Search(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
             Verb::Copy(args) => Some(&mut args.common),
+            Verb::Mount(args) => Some(&mut args.common),
             Verb::Pack(args) => Some(&mut args.common),
             Verb::Unpack(args) => Some(&mut args.common),
             Verb::Collection(verb) => verb.common_mut(),
@@ -213,6 +216,15 @@ pub enum Verb {
         after_help = "Example:\n  godwit copy grpc+tls://data.example.org/run7/S.bam ."
     )]
     Copy(Box<CopyArgs>),
+    /// Mount a server, a pool or a directory, so that any program uses its files
+    #[command(
+        mut_args(resource_help::mount),
+        after_help = "Example:\n  godwit mount godwit+pool://storage/run7 /mnt/run7 --pool pool.toml"
+    )]
+    Mount(Box<MountArgs>),
+    /// Remove the mount of a killed process; started by `godwit mount`, not by users
+    #[command(hide = true, after_help = "Example:\n  godwit mount-guard /mnt/run7")]
+    MountGuard(MountGuardArgs),
     /// Make a token that authenticates a client to a server
     #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
     Token(TokenArgs),

@@ -28,5 +28,5 @@ pub use file_stamp::FileStamp;
 pub use journal::{Journal, JournalEntry, line_checksum};
 pub use journal_file::{BUSY_MESSAGE, JournalFile};
 pub use locked_file::{LockedFile, is_file_at_path, is_locked};
-pub use paths::{is_relative_descendant, parent_directory, sync_directory};
+pub use paths::{is_relative_descendant, parent_directory, set_attributes, sync_directory};
 pub use spill::{Spill, create_unnamed_file};

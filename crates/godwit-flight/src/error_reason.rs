@@ -44,6 +44,24 @@ pub enum ErrorReason {
     StatementFailed,
     /// The server from which the dataset is read did not respond as expected.
     SourceUnavailable,
+    /// The storage of the server is full.
+    StorageFull,
+    /// The quota of the server's user on its storage is exceeded.
+    QuotaExceeded,
+    /// A file or directory of this name exists already.
+    FileExists,
+    /// The directory contains files.
+    DirectoryNotEmpty,
+    /// A component of the path is not a directory.
+    NotADirectory,
+    /// The path is that of a directory, and the call requires a file.
+    IsADirectory,
+    /// The storage of the server does not support this file name, for example because it is too long.
+    InvalidFileName,
+    /// The storage of the server is read-only.
+    ReadOnlyStorage,
+    /// The user of the server process has no permission to access the file.
+    StorageAccessDenied,
 }
 
 /// The protobuf message `google.rpc.Status`.
@@ -67,7 +85,7 @@ struct ErrorInfo {
 }
 
 impl ErrorReason {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 21] = [
         Self::UnknownSession,
         Self::GrantRejected,
         Self::TicketExpired,
@@ -80,6 +98,15 @@ impl ErrorReason {
         Self::NotAQuery,
         Self::StatementFailed,
         Self::SourceUnavailable,
+        Self::StorageFull,
+        Self::QuotaExceeded,
+        Self::FileExists,
+        Self::DirectoryNotEmpty,
+        Self::NotADirectory,
+        Self::IsADirectory,
+        Self::InvalidFileName,
+        Self::ReadOnlyStorage,
+        Self::StorageAccessDenied,
     ];
 
     /// Returns the transmitted name of the reason.
@@ -97,6 +124,15 @@ impl ErrorReason {
             Self::NotAQuery => "NOT_A_QUERY",
             Self::StatementFailed => "STATEMENT_FAILED",
             Self::SourceUnavailable => "SOURCE_UNAVAILABLE",
+            Self::StorageFull => "STORAGE_FULL",
+            Self::QuotaExceeded => "QUOTA_EXCEEDED",
+            Self::FileExists => "FILE_EXISTS",
+            Self::DirectoryNotEmpty => "DIRECTORY_NOT_EMPTY",
+            Self::NotADirectory => "NOT_A_DIRECTORY",
+            Self::IsADirectory => "IS_A_DIRECTORY",
+            Self::InvalidFileName => "INVALID_FILE_NAME",
+            Self::ReadOnlyStorage => "READ_ONLY_STORAGE",
+            Self::StorageAccessDenied => "STORAGE_ACCESS_DENIED",
         }
     }
 
@@ -166,7 +202,8 @@ mod tests {
         let names = ErrorReason::ALL.map(ErrorReason::name).join(" ");
         let expected = "UNKNOWN_SESSION GRANT_REJECTED TICKET_EXPIRED TICKET_OF_OTHER_SERVER TICKET_OF_OTHER_PRINCIPAL \
                         UNKNOWN_ACTION DATASET_NOT_FOUND DATASET_CHANGED TABLE_NOT_FOUND NOT_A_QUERY STATEMENT_FAILED \
-                        SOURCE_UNAVAILABLE";
+                        SOURCE_UNAVAILABLE STORAGE_FULL QUOTA_EXCEEDED FILE_EXISTS DIRECTORY_NOT_EMPTY \
+                        NOT_A_DIRECTORY IS_A_DIRECTORY INVALID_FILE_NAME READ_ONLY_STORAGE STORAGE_ACCESS_DENIED";
         assert_eq!(names, expected);
         // Expected encoding: google.rpc.Status { code: 5, message: "m", details: [Any { type_url, value }] }, where
         // `value` is ErrorInfo { reason, domain }.

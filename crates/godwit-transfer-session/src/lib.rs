@@ -11,9 +11,13 @@
 //! as long as it is available.
 
 pub mod blake3_tree;
+pub mod concurrency_controller;
+pub mod copy_events;
+pub mod path_text;
 pub mod ranges;
 mod request_scheduler;
 mod session_events;
+pub mod unix_time;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,7 @@ impl BlockHashCache {
     /// # Errors
     /// [`TransferError::SourceChanged`] if the file has changed; [`TransferError::Io`] if the file cannot be read.
     pub(crate) fn block_hashes(&self, path: &Path, version: u64) -> Result<Vec<BlockHash>, TransferError> {
-        let mut open = SourceFile::open(path, version)?;
+        let open = SourceFile::open(path, version)?;
         let known = self.file_hashes(path, version, open.size_bytes);
         let mut data = Vec::new();
         let mut hashes = Vec::new();
@@ -94,8 +95,13 @@ impl SourceFile {
     }
 
     /// Appends the bytes of a block of the file to `data`.
-    fn append_block(&mut self, block: u64, data: &mut Vec<u8>) -> Result<(), TransferError> {
+    fn append_block(&self, block: u64, data: &mut Vec<u8>) -> Result<(), TransferError> {
         let (start, end) = block_byte_range(block, self.size_bytes);
+        self.append_bytes(start..end, data)
+    }
+
+    fn append_bytes(&self, bytes: Range<u64>, data: &mut Vec<u8>) -> Result<(), TransferError> {
+        let Range { start, end } = bytes;
         let before = data.len();
         data.resize(before + (end - start) as usize, 0);
         self.file.read_exact_at(&mut data[before..], start).map_err(|error| match error.kind() {
@@ -205,6 +211,18 @@ fn append_unchanged_block(open: &mut SourceFile, block: u64, data: &mut Vec<u8>)
     open.append_block(block, data)?;
     open.check_unchanged()?;
     Ok(hash_block(&data[before..], block, open.size_bytes))
+}
+
+/// Returns bytes `[start, end)` of a version of a file.
+///
+/// # Errors
+/// [`TransferError::SourceChanged`] if the file has another version; [`TransferError::Io`] if it cannot be read.
+pub(crate) fn read_unchanged_bytes(path: &Path, version: u64, bytes: Range<u64>) -> Result<Vec<u8>, TransferError> {
+    let open = SourceFile::open(path, version)?;
+    let mut data = Vec::new();
+    open.append_bytes(bytes, &mut data)?;
+    open.check_unchanged()?;
+    Ok(data)
 }
 
 impl Iterator for BlockReader {

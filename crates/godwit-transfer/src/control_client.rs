@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use godwit_flight::pool::{MemberLease, Pool};
 use godwit_flight::{Address, Client, ClientTls, Code, ConnectionSecurity, FlightError, TransportOptions};
+use godwit_transfer_session::blake3_tree::BlockHash;
+use godwit_transfer_session::ranges::RangeSet;
 
-use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_protocol::{
     BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, END_ACTION, EndRequest,
     EntryFailureMessage, FETCH_ACTION, FETCH_EVENTS_ACTION, FINISH_ACTION, FinishRequest, FinishResponse, LIST_ACTION,
@@ -24,8 +25,7 @@ use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
 use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::connection_tcp_info;
-use godwit_transfer_session::blake3_tree::BlockHash;
-use godwit_transfer_session::ranges::RangeSet;
+use godwit_transfer_session::copy_events::{CopyEvent, CopySummary};
 
 /// Longest time to open a connection. It allows two TCP SYNs, the second after 1 s, so that a restored path is detected
 /// soon.
@@ -226,11 +226,25 @@ impl ControlClient {
 
     /// Calls a Flight action; retries until the timeout if the connection fails.
     async fn call_action(&self, kind: &str, body: Vec<u8>) -> Result<Vec<Bytes>, FlightError> {
+        self.call_action_counting_attempts(kind, body).await.0
+    }
+
+    /// Calls an action as [`Self::call_action`] does, and also returns the number of attempts. After several attempts,
+    /// the server may have carried out the action more than once.
+    pub(crate) async fn call_action_counting_attempts(
+        &self,
+        kind: &str,
+        body: Vec<u8>,
+    ) -> (Result<Vec<Bytes>, FlightError>, u32) {
         let started = Instant::now();
         let body = Bytes::from(body);
+        let mut attempts = 0;
         loop {
             let outcome = match self.current_client() {
-                Some(client) => client.do_action(&action_name(kind), body.clone()).await,
+                Some(client) => {
+                    attempts += 1;
+                    client.do_action(&action_name(kind), body.clone()).await
+                }
                 None => match self.open_connection().await {
                     Ok(client) => {
                         self.set_client(Some(client));
@@ -244,9 +258,29 @@ impl ControlClient {
                     self.set_client(None);
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
-                outcome => return outcome,
+                outcome => return (outcome, attempts),
             }
         }
+    }
+
+    /// Returns the longest time for which failed calls are retried.
+    pub(crate) fn retry_timeout(&self) -> Duration {
+        self.retry_timeout
+    }
+
+    /// Drops the current connection, which has failed; the next call opens another one.
+    pub(crate) fn disconnect(&self) {
+        self.set_client(None);
+    }
+
+    /// Returns the current connection; opens one if there is none.
+    pub(crate) async fn connected_client(&self) -> Result<Client, FlightError> {
+        if let Some(client) = self.current_client().filter(Client::is_open) {
+            return Ok(client);
+        }
+        let client = self.open_connection().await?;
+        self.set_client(Some(client.clone()));
+        Ok(client)
     }
 
     /// Lists the entries below a path of the server.

@@ -1,7 +1,6 @@
 //! A copy from start to end: lists entries, reads the destination's state, runs the session, completes the files.
 
 mod completion;
-mod concurrency_controller;
 mod delta_copy;
 mod file_verification;
 mod mirrors;
@@ -25,7 +24,6 @@ use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
 use crate::checksum_lists::{ChecksumLists, ExpectedChecksums};
 use crate::control_client::ControlClient;
-use crate::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use crate::copy_plan::{CopyItem, CopyPlan, DestinationNaming, common_server, destination_naming};
 use crate::copy_protocol::ReceiverState;
 use crate::credentials::Credentials;
@@ -39,9 +37,10 @@ use crate::selection::Selection;
 use crate::server_errors::error_from_status;
 use crate::tcp_tuning::{self, CopyMode, SendOptions};
 pub(crate) use completion::CopyOutcome;
-use concurrency_controller::ConcurrencyController;
 use delta_copy::DeltaSummary;
 use godwit_transfer_session::blake3_tree::{block_byte_range, block_count};
+use godwit_transfer_session::concurrency_controller::ConcurrencyController;
+use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use godwit_transfer_session::ranges::RangeSet;
 use godwit_transfer_session::{BlockRange, FileWork, SessionOptions, SourceSet};
 use mirrors::Mirror;

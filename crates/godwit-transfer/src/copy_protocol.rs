@@ -2,10 +2,13 @@
 //! in Arrow batches.
 
 mod block_batches;
+mod file_operations;
 mod list_response;
 
 use bytes::Bytes;
 use godwit_flight::FILES_PREFIX;
+use godwit_transfer_session::blake3_tree::BlockHash;
+use godwit_transfer_session::ranges::RangeSet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +17,11 @@ use crate::file_listing::{Entry, EntryFailure, LinkPolicy};
 use crate::path_text::escape_for_display;
 use crate::tcp_tuning::SendOptions;
 pub(crate) use block_batches::{BLOCK_SCHEMA, BlockBatch, IncomingBlock, OutgoingBlock, compress_block, encode_blocks};
-use godwit_transfer_session::blake3_tree::BlockHash;
-use godwit_transfer_session::ranges::RangeSet;
+pub(crate) use file_operations::{
+    BYTES_ACTION, BytesRequest, CHANGE_ACTION, DIRECTORY_ACTION, ENTRY_ACTION, PathRequest, SPACE_ACTION,
+    STORE_COMMAND, STORE_COMMIT, StoreCommand, StoreReport,
+};
+pub use file_operations::{FileChange, StorageSpace};
 pub(crate) use list_response::decode_listing;
 
 /// Action that lists the entries below a path. On the wire, [`FILES_PREFIX`] precedes the name of each action.
@@ -402,7 +408,7 @@ impl FileError {
             Self::ChecksumMismatch(problem) => TransferError::ChecksumMismatch { problem },
             Self::Unsupported(problem) => TransferError::Unsupported { problem },
             Self::Rejected(problem) => TransferError::Rejected { problem },
-            Self::Other(text) => TransferError::RemoteFailure { problem: format!("{location}: {text}") },
+            Self::Other(text) => TransferError::RemoteFailure { problem: format!("{location}: {text}"), reason: None },
         }
     }
 }

@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use godwit_delta::{DeltaError, DeltaFileError};
-
-use crate::copy_events::CopySummary;
 use godwit_flight::{Code, ErrorReason, FlightError, Status};
+
+use godwit_transfer_session::copy_events::CopySummary;
 
 /// The error of a copy, or of an operation that a server carries out for it.
 ///
@@ -78,6 +78,8 @@ pub enum TransferError {
     RemoteFailure {
         /// The error message of the other end.
         problem: String,
+        /// The machine-readable reason, if the other end sent one.
+        reason: Option<ErrorReason>,
     },
     /// This server has no upload session of this name: the server was restarted, or the session was idle for too long.
     // Clients of versions before `ErrorReason` search error messages for this text.
@@ -198,11 +200,32 @@ impl From<TransferError> for Status {
             TransferError::Busy { .. } => Self::aborted(text),
             TransferError::Damaged { .. } | TransferError::ChecksumMismatch { .. } => Self::data_loss(text),
             TransferError::Delta { .. } => Self::failed_precondition(text),
-            TransferError::Io { .. } | TransferError::RemoteFailure { .. } => Self::resource_exhausted(text),
+            TransferError::Io { source, .. } => match storage_reason(&source) {
+                Some(reason) => reason.status(Code::ResourceExhausted, text),
+                None => Self::resource_exhausted(text),
+            },
+            TransferError::RemoteFailure { .. } => Self::resource_exhausted(text),
             TransferError::UnknownSession => ErrorReason::UnknownSession.status(Code::ResourceExhausted, text),
             TransferError::Flight(error) => error.into(),
             TransferError::Timeout { .. } | TransferError::Interrupted => Self::unavailable(text),
             TransferError::PartialFailure { .. } | TransferError::Internal { .. } => Self::internal(text),
         }
+    }
+}
+
+/// Returns the reason that a server sends for an error of its storage; `None` if clients handle the error like any
+/// other.
+fn storage_reason(error: &io::Error) -> Option<ErrorReason> {
+    match error.kind() {
+        ErrorKind::StorageFull => Some(ErrorReason::StorageFull),
+        ErrorKind::QuotaExceeded => Some(ErrorReason::QuotaExceeded),
+        ErrorKind::AlreadyExists => Some(ErrorReason::FileExists),
+        ErrorKind::DirectoryNotEmpty => Some(ErrorReason::DirectoryNotEmpty),
+        ErrorKind::NotADirectory => Some(ErrorReason::NotADirectory),
+        ErrorKind::IsADirectory => Some(ErrorReason::IsADirectory),
+        ErrorKind::InvalidFilename => Some(ErrorReason::InvalidFileName),
+        ErrorKind::ReadOnlyFilesystem => Some(ErrorReason::ReadOnlyStorage),
+        ErrorKind::PermissionDenied => Some(ErrorReason::StorageAccessDenied),
+        _ => None,
     }
 }

@@ -10,12 +10,12 @@ use godwit_auth::Token;
 use godwit_delta::ReferenceStore;
 
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
-use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
 use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;
 use crate::location::Location;
+use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver, CopySummary};
 
 /// Largest number of events in a buffer; further events replace the oldest ones.
 const MAX_BUFFERED_EVENTS: usize = 1000;

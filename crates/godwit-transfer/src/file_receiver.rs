@@ -9,10 +9,6 @@ mod operations;
 mod partial_paths;
 mod symbolic_links;
 
-pub(crate) use atomic_incoming_file::AtomicIncomingFile;
-pub(crate) use operations::{CopyReceiver, wait_for_ended_copies};
-pub(crate) use partial_paths::has_target_or_journal;
-
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io;
@@ -20,10 +16,11 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
 use godwit_files::{is_file_at_path, parent_directory, sync_directory};
+use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
+use godwit_transfer_session::ranges::RangeSet;
 
 use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
@@ -32,9 +29,11 @@ use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_p
 use crate::journal::{BlockHashes, Journal, JournalHeader};
 use crate::mutex::lock;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
+use crate::unix_time::time_from_unix;
 use crate::write_back;
-use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
-use godwit_transfer_session::ranges::RangeSet;
+pub(crate) use atomic_incoming_file::AtomicIncomingFile;
+pub(crate) use operations::{CopyReceiver, wait_for_ended_copies};
+pub(crate) use partial_paths::has_target_or_journal;
 use partial_paths::partial_path;
 
 /// A receiver of the files of a copy, which are below one path.
@@ -482,14 +481,7 @@ fn open_part_file(path: &Path, empty: bool) -> Result<File, TransferError> {
 /// Sets the mode and modification time of a file to those of the source.
 fn apply_mode_and_time(file: &File, entry: &Entry) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
-    file.set_times(FileTimes::new().set_modified(modified_time(entry)))
-}
-
-fn modified_time(entry: &Entry) -> SystemTime {
-    let seconds = Duration::from_secs(entry.modified_s.unsigned_abs());
-    let whole = if entry.modified_s < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
-    let time = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(u64::from(entry.modified_ns))));
-    time.unwrap_or(UNIX_EPOCH)
+    file.set_times(FileTimes::new().set_modified(time_from_unix(entry.modified_s, entry.modified_ns)))
 }
 
 /// Opens the partial file and the journal of a file of several blocks; creates them unless an earlier copy left them.

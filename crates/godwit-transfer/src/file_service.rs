@@ -3,6 +3,8 @@
 //! Tickets are not trusted: every call checks the paths and compares the versions of the files. So a restart of the
 //! server loses only the upload sessions, and the files of these have journals.
 
+mod file_operations;
+mod file_store;
 mod list_action;
 mod upload_sessions;
 
@@ -18,6 +20,7 @@ use godwit_delta::ReferenceStore;
 use godwit_flight::{
     Download, FileInfo, FileService, FlightStreamChunk, PutResultStream, SocketHandle, Status, StatusFuture, Upload,
 };
+use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 use tokio::sync::mpsc;
 
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange, block_schema};
@@ -28,8 +31,8 @@ use crate::copy_protocol::{
     FETCH_ACTION, FETCH_EVENTS_ACTION, FINISH_ACTION, FileError, FileVersion, FinishRequest, FinishResponse,
     INFO_COMMAND, InfoRequest, LIST_ACTION, ListRequest, PREFETCH_TICKET, PrefetchRange, PrefetchRequest, READ_TICKET,
     READ_TOKEN_ACTION, REFERENCE_ACTION, RELAY_TICKET, RELAY_WRITE_COMMAND, ReadRange, ReadRequest, ReceiverState,
-    WRITE_COMMAND, WRITE_TOKEN_ACTION, WriteCommand, action_name, encode_message, from_json, hashes_from_text,
-    strip_message_prefix, to_json,
+    STORE_COMMAND, WRITE_COMMAND, WRITE_TOKEN_ACTION, WriteCommand, action_name, encode_message, from_json,
+    hashes_from_text, strip_message_prefix, to_json,
 };
 use crate::delegation_tokens::{DelegationKey, authorize_read, authorize_unrestricted, authorize_write};
 use crate::delta_transfer::delta_service::DeltaService;
@@ -45,7 +48,6 @@ use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::relay::{Relay, RelayCache};
 use crate::tcp_tuning::{self, SendOptions};
-use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 use list_action::{is_hidden_path, join_paths};
 use upload_sessions::{UploadSession, UploadSessions};
 
@@ -154,6 +156,9 @@ impl FileServiceState {
             let hashes =
                 self.block_hashes.block_hashes(&resolve_below_root(&self.root, &request.path)?, request.version)?;
             return Ok(hashes.chunks(MAX_HASHES_PER_MESSAGE).map(|some| Bytes::from(some.concat())).collect());
+        }
+        if let Some(answer) = self.run_file_operation(principal, kind, body) {
+            return answer;
         }
         if kind == action_name(REFERENCE_ACTION) {
             return self.delta_service.matching_reference(&from_json(body)?);
@@ -507,6 +512,9 @@ impl FileService for DirectoryFileService {
                 let inbox =
                     CopyReceiver::new(FileReceiver::new(&resolve_below_root(&inner.root, &command.base_path)?, true));
                 return Ok(inner.delta_service.serve_upload(inbox, command, first, upload).await?);
+            }
+            if let Some(command) = strip_message_prefix(&command, STORE_COMMAND) {
+                return Ok(inner.store_file(principal, from_json(command)?, first, upload).await?);
             }
             if let Some(command) = strip_message_prefix(&command, RELAY_WRITE_COMMAND) {
                 inner.authorize_relay(&principal)?;

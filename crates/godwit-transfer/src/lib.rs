@@ -83,10 +83,7 @@
 
 pub mod file_listing;
 pub mod location;
-pub mod rate_control;
 pub mod selection;
-pub mod socket_options;
-pub mod tcp_tuning;
 
 mod abort_on_drop;
 mod block_reader;
@@ -94,7 +91,6 @@ mod blocking;
 mod checksum_lists;
 mod control_client;
 mod copy;
-mod copy_events;
 mod copy_plan;
 mod copy_protocol;
 mod credentials;
@@ -107,17 +103,21 @@ mod file_receiver;
 mod file_service;
 mod journal;
 mod mutex;
-mod path_text;
 mod prefetch_plan;
 mod random_id;
 mod relay;
+mod remote_files;
 mod server_errors;
 mod write_back;
 
 pub use copy::{Compression, CopyOptions, copy};
-pub use copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
+pub use copy_protocol::{FileChange, StorageSpace};
 pub use credentials::Credentials;
 pub use error::TransferError;
 pub use file_listing::LinkPolicy;
 pub use file_service::{DirectoryFileService, FileServiceOptions};
+pub use godwit_tcp::tcp_tuning;
+pub use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
+pub use godwit_transfer_session::{path_text, unix_time};
 pub use relay::{RELAY_CACHE_MIN_BYTES, RelayCache};
+pub use remote_files::RemoteFiles;

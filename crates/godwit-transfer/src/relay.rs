@@ -33,7 +33,6 @@ use crate::error::TransferError;
 use crate::location::{Location, RemoteLocation};
 use crate::server_errors::{UNKNOWN_TOKEN_MESSAGE, is_transient};
 use crate::tcp_tuning;
-
 pub use cache::{RELAY_CACHE_MIN_BYTES, RelayCache};
 use cached_download::{CachedDownload, is_cacheable};
 use pending_fetches::PendingFetches;
@@ -178,6 +177,7 @@ impl Relay {
         if lanes.len() >= MAX_CONNECTIONS {
             return Err(TransferError::RemoteFailure {
                 problem: "this server has reached its limit of relay connections".to_owned(),
+                reason: None,
             });
         }
         lanes.insert(name.to_owned(), UpstreamConnection { client: client.clone(), last_used: Instant::now() });

@@ -34,7 +34,7 @@ pub(crate) fn error_from_status(error: FlightError) -> TransferError {
             match status.code() {
                 Code::NotFound | Code::PermissionDenied => TransferError::rejected(problem),
                 Code::ResourceExhausted | Code::Aborted | Code::DataLoss | Code::FailedPrecondition => {
-                    TransferError::RemoteFailure { problem }
+                    TransferError::RemoteFailure { problem, reason: reason_of(&error) }
                 }
                 _ => error.into(),
             }

@@ -20,6 +20,7 @@ mod doctor;
 mod dry_run;
 mod filter;
 mod markdup;
+mod mount;
 mod pack;
 mod policy_audit;
 mod query;
@@ -91,6 +92,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::SearchWorker(args) => search::run_worker(&args),
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
+        Verb::Mount(args) => mount::run(&args),
+        Verb::MountGuard(args) => mount::run_guard(&args),
         Verb::Token(args) => serve::create_token(&args),
         Verb::Policy(verb) => policy_audit::run_policy(&verb),
         Verb::Audit(verb) => policy_audit::run_audit(&verb),

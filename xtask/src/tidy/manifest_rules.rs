@@ -54,8 +54,12 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-flight",
             "godwit-delta",
             "godwit-transfer-session",
+            "godwit-tcp",
         ],
     ),
+    ("godwit-tcp", &["godwit-flight"]),
+    // Programs that know only files use servers through the client of copies.
+    ("godwit-mount", &["godwit-model", "godwit-files", "godwit-flight", "godwit-transfer-session", "godwit-transfer"]),
     // The decisions of the shuffle, without a network.
     ("godwit-exchange", &["godwit-model", "godwit-fleet"]),
     ("godwit-cluster", &["godwit-dataset", "godwit-auth", "godwit-flight", "godwit-fleet"]),
@@ -246,6 +250,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-fleet",
             "godwit-delta",
             "godwit-transfer",
+            "godwit-mount",
             "godwit-cluster",
             "godwit-columnar",
             "godwit-search",
@@ -291,6 +296,7 @@ pub(super) const SOLE_DEPENDENTS: &[(&str, &str)] = &[
     ("arrow-flight", "godwit-flight"),
     ("object_store", "godwit-serve"),
     ("datafusion", "godwit-sql"),
+    ("fuser", "godwit-mount"),
     ("parquet", "godwit-columnar"),
     ("hts-sys", "godwit-cram"),
     ("clap", "godwit-cli"),
@@ -313,6 +319,7 @@ const ALLOWED_DEV_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-formats", &["godwit-tests"]),
     ("godwit-haplotypes", &["godwit-tests"]),
     ("godwit-io", &["godwit-tests"]),
+    ("godwit-mount", &["godwit-tests"]),
     // The golden reads are SAM, and their known sites VCF.
     ("godwit-recalibrate", &["godwit-formats"]),
     // End-to-end tests use what users see: the programs and their files. Launchers start them where the command line

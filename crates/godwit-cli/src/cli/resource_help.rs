@@ -77,6 +77,11 @@ pub(super) fn search(arg: Arg) -> Arg {
     describe(arg, CORES_OF_WORKER, memory, OF_SYSTEM)
 }
 
+pub(super) fn mount(arg: Arg) -> Arg {
+    let temp = "Directory for files that are being written, until they are closed [default: TMPDIR or /tmp]";
+    describe(arg, CORES, "Has no effect on this verb; use --cache", temp)
+}
+
 pub(super) fn serve(arg: Arg) -> Arg {
     let memory = "Has no effect on this verb; use --statement-memory and --put-memory";
     describe(arg, CORES, memory, OF_SYSTEM)

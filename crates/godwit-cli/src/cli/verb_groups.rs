@@ -12,7 +12,7 @@ pub const VERB_GROUPS: [(&str, &[&str]); 7] = [
     ("Variants", &["call", "filter", "compare", "variants"]),
     ("Data", &["query", "score", "serve", "token", "policy", "audit"]),
     ("Search", &["search"]),
-    ("Transfer", &["copy", "pack", "unpack", "collection"]),
+    ("Transfer", &["copy", "mount", "pack", "unpack", "collection"]),
     ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
 ];
 /// The text that `godwit` prints without arguments.

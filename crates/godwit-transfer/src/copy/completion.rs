@@ -6,12 +6,12 @@ use super::CopyOperation;
 use super::preflight_checks::verify_local_sources;
 use super::stream_task::Direction;
 use crate::blocking::run_blocking;
-use crate::copy_events::{CopyEvent, CopyObserver, CopySummary};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, list_entries};
 use crate::path_text::{escape_for_display, escape_invalid_bytes, is_utf8_path_text};
 use crate::server_errors::{error_from_status, is_unknown_session};
+use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver, CopySummary};
 
 /// The outcome of a copy, before its failures are reported.
 pub(crate) struct CopyOutcome {

@@ -16,7 +16,6 @@ use tokio::sync::mpsc;
 use super::CopyOperation;
 use super::session_driver::PROGRESS_INTERVAL;
 use crate::blocking::run_blocking;
-use crate::copy_events::CopyEvent;
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{
     DELTA_TICKET, DELTA_UPLOAD_COMMAND, DeltaDownloadRequest, DeltaUploadCommand, ReceiverState, encode_message,
@@ -33,6 +32,7 @@ use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
 use crate::path_text::{escape_for_display, escape_invalid_bytes};
 use crate::server_errors::{error_from_status, is_transient};
 use crate::tcp_tuning::{self, SendOptions};
+use godwit_transfer_session::copy_events::CopyEvent;
 
 /// Delay between two attempts to copy a genome.
 const RETRY_DELAY: Duration = Duration::from_millis(500);

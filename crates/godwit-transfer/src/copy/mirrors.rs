@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 
 use super::CopyOptions;
 use crate::control_client::ControlClient;
-use crate::copy_events::{CopyEvent, CopyObserver};
 use crate::copy_plan::{CopyItem, base_name};
 use crate::credentials::Credentials;
 use crate::error::TransferError;
@@ -17,6 +16,7 @@ use crate::location::{Location, RemoteLocation};
 use crate::selection::split_glob;
 use godwit_transfer_session::SourceSet;
 use godwit_transfer_session::blake3_tree::block_count;
+use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver};
 
 /// Longest time for retries of a call to a server if a copy has several servers.
 const MIRROR_RETRY_TIMEOUT: Duration = Duration::from_secs(5);

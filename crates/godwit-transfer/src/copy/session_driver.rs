@@ -9,13 +9,11 @@ use godwit_flight::Client;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::concurrency_controller::ConcurrencyController;
 use super::file_verification::{FileVerification, HashPrefetch, HashSource};
 use super::stream_task::{BlockRequest, Direction, RequestRanges, StreamEvent, StreamEventSender, StreamTask};
 use super::{CopyOperation, PendingConnections};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::block_reader::{BlockHashCache, SourceRange};
-use crate::copy_events::{CopyEvent, CopySummary};
 use crate::copy_plan::CopyItem;
 use crate::copy_protocol::{FileVersion, ReadRange};
 use crate::error::TransferError;
@@ -24,6 +22,8 @@ use crate::path_text::{escape_for_display, escape_invalid_bytes};
 use crate::server_errors::is_unknown_session;
 use crate::tcp_tuning::{SendOptions, connection_tcp_info};
 use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, file_hash};
+use godwit_transfer_session::concurrency_controller::ConcurrencyController;
+use godwit_transfer_session::copy_events::{CopyEvent, CopySummary};
 use godwit_transfer_session::{
     BlockRange, FileId, FileWork, RequestId, SessionAction, SessionEvent, SessionOptions, SourceSet, StreamId,
     TransferSession,

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::{Compression, CopyOptions};
 use crate::control_client::ControlClient;
-use crate::copy_events::{CopyObserver, CopySummary};
 use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;
 use crate::location::{Location, RemoteLocation};
 use crate::random_id::random_id;
+use godwit_transfer_session::copy_events::{CopyObserver, CopySummary};
 
 /// Time between two requests for progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

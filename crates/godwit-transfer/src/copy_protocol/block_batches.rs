@@ -6,6 +6,7 @@ use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
 
 use crate::error::TransferError;
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, block_count, hash_block};
@@ -69,6 +70,8 @@ pub(crate) struct IncomingBlock<'b> {
     hash: &'b [u8],
     block_bytes: u32,
     data: &'b [u8],
+    /// The buffer of the batch that contains `data`.
+    batch_data: &'b Buffer,
 }
 
 impl BlockBatch {
@@ -95,7 +98,17 @@ impl BlockBatch {
             hash: self.hashes.value(row),
             block_bytes: self.bytes.value(row),
             data: self.data.value(row),
+            batch_data: self.data.values(),
         })
+    }
+}
+
+/// A part of the buffer of a batch, as the owner of [`Bytes`].
+struct SharedBuffer(Buffer);
+
+impl AsRef<[u8]> for SharedBuffer {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
     }
 }
 
@@ -115,6 +128,18 @@ impl<'b> IncomingBlock<'b> {
         }
         let hash = hash_block(&data, self.block_index, size_bytes);
         (hash[..] == *self.hash).then_some((data, hash))
+    }
+
+    /// Verifies the block as [`Self::verify`] does, and returns its bytes, which share the buffer of the batch.
+    pub(crate) fn verified_bytes(&self, size_bytes: u64) -> Option<Bytes> {
+        let (data, _) = self.verify(size_bytes)?;
+        Some(match data {
+            std::borrow::Cow::Owned(data) => data.into(),
+            std::borrow::Cow::Borrowed(data) => {
+                let start = data.as_ptr() as usize - self.batch_data.as_ptr() as usize;
+                Bytes::from_owner(SharedBuffer(self.batch_data.slice_with_length(start, data.len())))
+            }
+        })
     }
 
     /// Verifies the block as [`Self::verify`] does, but for a file of unknown size.

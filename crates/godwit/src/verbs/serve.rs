@@ -2,7 +2,7 @@
 
 mod authentication;
 mod key_fetch;
-mod readiness;
+pub mod readiness;
 mod span_export;
 mod visa_file;
 
@@ -34,8 +34,7 @@ use signal_hook::consts::SIGHUP;
 use self::authentication::ServerAuth;
 use self::span_export::OtlpExporter;
 use super::policy_audit::{open_access_log, open_policy_store, reload_policy_on_change};
-use super::statement_processes::with_keys;
-use super::statement_processes::{open_program, process_command};
+use super::statement_processes::{open_program, process_command, with_keys};
 use super::{open_root, wait_for_stdin_close};
 use crate::interruption;
 use crate::pool_file::PoolFile;

@@ -9,12 +9,12 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Environment variable with the path of the service manager's socket.
 const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 /// State to send when the server accepts connections.
-pub(super) const READY: &str = "READY=1";
+pub const READY: &str = "READY=1";
 /// State to send when the server no longer accepts connections.
-pub(super) const STOPPING: &str = "STOPPING=1";
+pub const STOPPING: &str = "STOPPING=1";
 
 /// Sends a state to the service manager, if there is one. Errors are ignored.
-pub(super) fn notify(state: &str) {
+pub fn notify(state: &str) {
     if let Some(socket) = std::env::var_os(NOTIFY_SOCKET_VARIABLE) {
         let _ = send_datagram(&socket, state);
     }

@@ -13,7 +13,18 @@ use std::path::{Path, PathBuf};
 const BYTE_ESCAPE: char = '\0';
 
 /// Returns the text that represents a path.
-pub(crate) fn path_to_text(path: &Path) -> String {
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use godwit_transfer_session::path_text::{path_to_text, text_to_path};
+///
+/// assert_eq!(path_to_text(Path::new("run7/a.bam")), "run7/a.bam");
+/// assert_eq!(text_to_path("run7/a.bam").as_deref(), Some(Path::new("run7/a.bam")));
+/// ```
+pub fn path_to_text(path: &Path) -> String {
     if let Some(text) = path.to_str() {
         return text.to_owned();
     }
@@ -30,7 +41,7 @@ pub(crate) fn path_to_text(path: &Path) -> String {
 }
 
 /// Returns the path that a text represents; `None` if no path has this text.
-pub(crate) fn text_to_path(text: &str) -> Option<PathBuf> {
+pub fn text_to_path(text: &str) -> Option<PathBuf> {
     if is_utf8_path_text(text) {
         return Some(PathBuf::from(text));
     }
@@ -46,17 +57,17 @@ pub(crate) fn text_to_path(text: &str) -> Option<PathBuf> {
 }
 
 /// Reports whether the path that a text represents is UTF-8.
-pub(crate) fn is_utf8_path_text(text: &str) -> bool {
+pub fn is_utf8_path_text(text: &str) -> bool {
     !text.contains(BYTE_ESCAPE)
 }
 
 /// Returns the text of a path for programs: an invalid byte is written as `\xff`.
-pub(crate) fn escape_invalid_bytes(text: &str) -> String {
+pub fn escape_invalid_bytes(text: &str) -> String {
     text.replace(BYTE_ESCAPE, "\\x")
 }
 
 /// Returns the text of a path for users: control characters are escaped, and an invalid byte is written as `\xff`.
-pub(crate) fn escape_for_display(text: &str) -> String {
+pub fn escape_for_display(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in escape_invalid_bytes(text).chars() {
         match character.is_control() {

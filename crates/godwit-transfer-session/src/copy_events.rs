@@ -26,7 +26,7 @@ impl PlannedAction {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_transfer::PlannedAction;
+    /// use godwit_transfer_session::copy_events::PlannedAction;
     ///
     /// assert_eq!(PlannedAction::Remove.name(), "remove");
     /// assert_eq!(serde_json::to_value(PlannedAction::Resume)?, PlannedAction::Resume.name());
@@ -49,7 +49,7 @@ impl PlannedAction {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::CopyEvent;
+/// use godwit_transfer_session::copy_events::CopyEvent;
 ///
 /// let event = CopyEvent::Copied { path: "run7/a.bam".to_owned(), bytes: 4096, blake3: String::new() };
 /// let line = serde_json::to_string(&event)?;
@@ -174,7 +174,7 @@ pub enum CopyEvent {
 /// ```
 /// use std::sync::Mutex;
 ///
-/// use godwit_transfer::{CopyEvent, CopyObserver};
+/// use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver};
 ///
 /// #[derive(Default)]
 /// struct Warnings(Mutex<Vec<String>>);
@@ -202,7 +202,7 @@ pub trait CopyObserver: Send + Sync {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::CopySummary;
+/// use godwit_transfer_session::copy_events::CopySummary;
 ///
 /// let summary = CopySummary { files: 3, up_to_date_files: 1, bytes: 4096, ..CopySummary::default() };
 /// let json = serde_json::to_value(summary)?;

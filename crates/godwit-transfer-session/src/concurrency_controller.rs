@@ -65,7 +65,7 @@ enum ControllerState {
 
 /// The controller of the number of connections of a running copy.
 #[derive(Debug)]
-pub(super) struct ConcurrencyController {
+pub struct ConcurrencyController {
     state: ControllerState,
     streams: u32,
     window: Duration,
@@ -76,7 +76,7 @@ pub(super) struct ConcurrencyController {
 
 impl ConcurrencyController {
     /// Returns the controller of a copy that starts with `streams` connections over a path with round-trip time `rtt`.
-    pub(super) fn new(streams: u32, rtt: Duration) -> Self {
+    pub fn new(streams: u32, rtt: Duration) -> Self {
         Self {
             state: ControllerState::WarmUp,
             streams,
@@ -88,7 +88,7 @@ impl ConcurrencyController {
 
     /// Records the received bytes, including those of incomplete blocks, and the remaining bytes. Returns the new
     /// number of connections if it changes.
-    pub(super) fn update(&mut self, now: Duration, arrived_bytes: u64, left_bytes: u64) -> Option<u32> {
+    pub fn update(&mut self, now: Duration, arrived_bytes: u64, left_bytes: u64) -> Option<u32> {
         if arrived_bytes < WARM_UP_BYTES {
             return None;
         }

@@ -21,7 +21,7 @@ use crate::socket_options::{TcpInfo, congestion_control, set_pacing_rate, tcp_in
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_transfer::tcp_tuning::CopyMode;
+/// use godwit_tcp::tcp_tuning::CopyMode;
 ///
 /// assert_eq!(CopyMode::default(), CopyMode::Fair);
 /// assert_eq!(serde_json::to_string(&CopyMode::Polite)?, r#""polite""#);
@@ -67,9 +67,9 @@ const FAST_LONG_PATH_STREAMS: u32 = 16;
 const LONG_PATH_MIN_RTT: Duration = Duration::from_millis(20);
 /// Smallest time that the requests of a connection should last, because threads that read and write may be delayed at
 /// both ends.
-pub(crate) const MIN_HORIZON: Duration = Duration::from_millis(100);
+pub const MIN_HORIZON: Duration = Duration::from_millis(100);
 /// Round-trip time for which [`stream_count`] returns its largest number.
-pub(crate) const MAX_RTT: Duration = Duration::MAX;
+pub const MAX_RTT: Duration = Duration::MAX;
 /// Number of connections of a fast copy on a near path, such as within a host, where more connections only cost thread
 /// switches.
 const FAST_NEAR_PATH_STREAMS: u32 = 2;
@@ -88,7 +88,7 @@ const LOSSY_SLOW_START_ROUND_TRIPS: u32 = 20;
 /// Shortest time between two samples of a connection after slow start.
 const LINK_RATE_SAMPLE_INTERVAL: Duration = Duration::from_millis(40);
 /// Time between two samples of a polite sender.
-pub(crate) const POLITE_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+pub const POLITE_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of latest samples whose smallest round-trip time is used.
 const POLITE_RTT_SAMPLE_COUNT: usize = 4;
 
@@ -100,7 +100,7 @@ const POLITE_RTT_SAMPLE_COUNT: usize = 4;
 /// ```
 /// use std::time::Duration;
 ///
-/// use godwit_transfer::tcp_tuning::{CopyMode, FAIR_STREAMS, stream_count};
+/// use godwit_tcp::tcp_tuning::{CopyMode, FAIR_STREAMS, stream_count};
 ///
 /// let rtt = Duration::from_millis(100);
 /// assert_eq!(stream_count(CopyMode::Fast, Some(4), rtt), 4);
@@ -118,13 +118,13 @@ pub fn stream_count(mode: CopyMode, wanted: Option<u32>, rtt: Duration) -> u32 {
 }
 
 /// Reports whether the round-trip time is so short that it does not slow down a copy.
-pub(crate) fn is_near_path(rtt: Duration) -> bool {
+pub fn is_near_path(rtt: Duration) -> bool {
     rtt < NEAR_PATH_MAX_RTT
 }
 
 /// Sets the options of a socket and, depending on the mode, starts a task that controls its sending rate until it is
 /// closed. Options that the kernel rejects are ignored.
-pub(crate) fn apply_send_options(wire: &SocketHandle, options: SendOptions) {
+pub fn apply_send_options(wire: &SocketHandle, options: SendOptions) {
     wire.with_fd(|socket| {
         let is_far = tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR_PATH_MAX_RTT.as_micros());
         let hold = |bytes_per_s: Option<u64>| drop(set_pacing_rate(socket, bytes_per_s.unwrap_or(u64::MAX)));
@@ -255,7 +255,7 @@ async fn control_link_rate(wire: SocketHandle, options: SendOptions) {
 }
 
 /// Returns the statistics that the kernel keeps of a connection; `None` if the connection is closed.
-pub(crate) fn connection_tcp_info(wire: &SocketHandle) -> Option<TcpInfo> {
+pub fn connection_tcp_info(wire: &SocketHandle) -> Option<TcpInfo> {
     wire.with_fd(|socket| tcp_info(socket).ok()).flatten()
 }
 

@@ -76,7 +76,7 @@ impl PoliteRateController {
     /// # Examples
     ///
     /// ```
-    /// use godwit_transfer::rate_control::PoliteRateController;
+    /// use godwit_tcp::rate_control::PoliteRateController;
     ///
     /// assert_eq!(PoliteRateController::new(f64::INFINITY).bytes_per_s(), 1_000_000);
     /// assert_eq!(PoliteRateController::new(400_000.0).bytes_per_s(), 400_000);
@@ -105,7 +105,7 @@ impl PoliteRateController {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use godwit_transfer::rate_control::{PoliteRateController, QueueDelaySample};
+    /// use godwit_tcp::rate_control::{PoliteRateController, QueueDelaySample};
     ///
     /// let mut controller = PoliteRateController::new(f64::INFINITY);
     /// let rtt = Duration::from_millis(40);
@@ -209,7 +209,7 @@ impl SlowStartMonitor {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use godwit_transfer::rate_control::{SlowStartMonitor, TcpSample};
+    /// use godwit_tcp::rate_control::{SlowStartMonitor, TcpSample};
     ///
     /// // The link is full at 12.5 MB/s, so the round-trip time grows.
     /// let sample = |number: u64| TcpSample {
@@ -316,7 +316,7 @@ impl LinkRateController {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use godwit_transfer::rate_control::{LinkRateController, RttSample};
+    /// use godwit_tcp::rate_control::{LinkRateController, RttSample};
     ///
     /// let mut controller = LinkRateController::new(10e6, Duration::from_millis(100));
     /// let free = RttSample { rtt: Duration::from_millis(100), bytes_per_s: 10e6 };

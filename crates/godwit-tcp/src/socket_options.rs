@@ -40,7 +40,7 @@ pub struct TcpInfo {
 /// use std::net::{TcpListener, TcpStream};
 /// use std::os::fd::AsFd as _;
 ///
-/// use godwit_transfer::socket_options::congestion_control;
+/// use godwit_tcp::socket_options::congestion_control;
 /// use socket2::SockRef;
 ///
 /// let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -67,7 +67,7 @@ pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
 /// use std::net::{TcpListener, TcpStream};
 /// use std::os::fd::AsFd as _;
 ///
-/// use godwit_transfer::socket_options::set_pacing_rate;
+/// use godwit_tcp::socket_options::set_pacing_rate;
 ///
 /// let listener = TcpListener::bind("127.0.0.1:0")?;
 /// let stream = TcpStream::connect(listener.local_addr()?)?;
@@ -104,7 +104,7 @@ pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<(
 /// use std::net::{TcpListener, TcpStream, UdpSocket};
 /// use std::os::fd::AsFd as _;
 ///
-/// use godwit_transfer::socket_options::tcp_info;
+/// use godwit_tcp::socket_options::tcp_info;
 ///
 /// let listener = TcpListener::bind("127.0.0.1:0")?;
 /// let stream = TcpStream::connect(listener.local_addr()?)?;

@@ -1,0 +1,280 @@
+//! Mounted servers as file systems: names, errors and contents are those of a local directory, and of the rules.
+
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use godwit_tests::binary::godwit;
+use godwit_tests::data_server::DataServer;
+use godwit_tests::{needs, scratch, skip};
+
+use super::mounted_files::{UnmountOnDrop, errno, mount_or_skip, shell};
+use super::server_pool::path_text;
+use crate::transfer::copies::pseudorandom_bytes;
+
+/// The BLAKE3 of an empty file (test vectors of BLAKE3, length 0).
+const EMPTY_BLAKE3: &str = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+
+/// Makes calls about names below an empty directory, and returns the error number of each; 0 if it succeeds.
+fn outcomes_of_names(base: &Path) -> Vec<(&'static str, i32)> {
+    let at = |name: &str| base.join(name);
+    let create = |name: &str| OpenOptions::new().write(true).create_new(true).open(at(name)).map(drop);
+    let rename = |from: &str, to: &str| fs::rename(at(from), at(to));
+    let (longest, too_long) = ("n".repeat(255), "n".repeat(256));
+    let calls: [(&str, io::Result<()>); 41] = [
+        ("create a file", create("f")),
+        ("create a file that exists", create("f")),
+        ("create a directory", fs::create_dir(at("d"))),
+        ("create a directory that exists", fs::create_dir(at("d"))),
+        ("create a directory at a file", fs::create_dir(at("f"))),
+        ("create a directory below a file", fs::create_dir(at("f/d"))),
+        ("create a directory in an absent one", fs::create_dir(at("absent/d"))),
+        ("create a file in a directory", create("d/f")),
+        ("create a file below a file", create("f/f")),
+        ("create a file in an absent directory", create("absent/f")),
+        ("open an absent file", File::open(at("absent")).map(drop)),
+        ("open a directory for writing", OpenOptions::new().write(true).open(at("d")).map(drop)),
+        ("inspect a path below a file", fs::metadata(at("f/x")).map(drop)),
+        ("inspect a directory by dots", fs::metadata(at("d/../d/.")).map(drop)),
+        ("list a file", fs::read_dir(at("f")).map(drop)),
+        ("remove a directory with files", fs::remove_dir(at("d"))),
+        ("remove a file as a directory", fs::remove_dir(at("f"))),
+        ("remove an absent directory", fs::remove_dir(at("absent"))),
+        ("remove a directory as a file", fs::remove_file(at("d"))),
+        ("remove an absent file", fs::remove_file(at("absent"))),
+        ("remove a directory by a dot", fs::remove_dir(at("d/."))),
+        ("rename an absent file", rename("absent", "g")),
+        ("rename into an absent directory", rename("f", "absent/f")),
+        ("rename a file to a directory", rename("f", "d")),
+        ("rename a directory to a file", rename("d", "f")),
+        ("rename a directory into itself", rename("d", "d/d")),
+        ("rename a file to itself", rename("f", "f")),
+        ("create an empty directory", fs::create_dir(at("e"))),
+        ("rename a directory to one with files", rename("e", "d")),
+        ("rename a directory to an empty one", rename("d", "e")),
+        ("find the file of the renamed directory", fs::metadata(at("e/f")).map(drop)),
+        ("do not find its old name", fs::metadata(at("d")).map(drop)),
+        ("rename a file between directories", rename("f", "e/g")),
+        ("rename a file to another", rename("e/g", "e/f")),
+        ("create a file with the longest name", create(&longest)),
+        ("create a file with a longer name", create(&too_long)),
+        ("create a directory with a longer name", fs::create_dir(at(&too_long))),
+        ("rename to the longest name", rename("e/f", &format!("e/{longest}"))),
+        ("rename to a longer name", rename(&longest, &too_long)),
+        ("inspect a longer name", fs::metadata(at(&too_long)).map(drop)),
+        ("remove the file with the longest name", fs::remove_file(at(&longest))),
+    ];
+    calls
+        .map(|(name, outcome)| (name, outcome.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)))
+        .to_vec()
+}
+
+/// Changes contents and attributes of files below a directory, and returns what programs read meanwhile.
+fn outcomes_of_contents(base: &Path) -> io::Result<Vec<(&'static str, Vec<u8>)>> {
+    let at = |name: &str| base.join(name);
+    let both = |name: &str| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(at(name));
+    let append = || OpenOptions::new().append(true).create(true).open(at("appended"));
+    let mut found = Vec::new();
+    let (mut one, mut other) = (append()?, append()?);
+    one.write_all(b"one ")?;
+    other.write_all(b"other ")?;
+    one.write_all(b"one again")?;
+    drop((one, other));
+    found.push(("two handles append", fs::read(at("appended"))?));
+    let file = both("sparse")?;
+    file.write_all_at(b"end", 300_000)?;
+    file.set_len(300_002)?;
+    file.set_len(300_010)?;
+    let mut beyond = [1; 10];
+    found.push(("a read beyond the end", vec![file.read_at(&mut beyond, 400_000)? as u8]));
+    found.push(("a file with a hole", fs::read(at("sparse"))?));
+    drop(file);
+    let file = both("removed")?;
+    fs::remove_file(at("removed"))?;
+    file.write_all_at(b"still here", 0)?;
+    let mut text = String::new();
+    (&file).read_to_string(&mut text)?;
+    found.push(("a removed file that is open", text.into_bytes()));
+    let file = both("moved")?;
+    file.write_all_at(b"before ", 0)?;
+    fs::rename(at("moved"), at("moved-on"))?;
+    file.write_all_at(b"after", 7)?;
+    drop(file);
+    found.push(("a file that is renamed while it is written", fs::read(at("moved-on"))?));
+    fs::write(at("old"), "old")?;
+    fs::write(at("new"), "new")?;
+    let mut file = File::open(at("old"))?;
+    fs::rename(at("new"), at("old"))?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    found.push(("a replaced file that is open", text.into_bytes()));
+    fs::set_permissions(at("old"), Permissions::from_mode(0o640))?;
+    found.push(("a mode", (fs::metadata(at("old"))?.mode() & 0o777).to_le_bytes().to_vec()));
+    let time = UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
+    both("old")?.set_times(FileTimes::new().set_modified(time))?;
+    let seen = fs::metadata(at("old"))?;
+    found.push(("a time", [seen.mtime().to_le_bytes(), seen.mtime_nsec().to_le_bytes()].concat()));
+    let (one, other) = (both("locked")?, both("locked")?);
+    one.lock()?;
+    found.push(("a lock", vec![u8::from(matches!(other.try_lock(), Err(TryLockError::WouldBlock)))]));
+    Ok(found)
+}
+
+/// Writes to a memory map of a file.
+const MEMORY_MAP: &str = "head -c 9000 /dev/zero >mapped && python3 -c '
+import mmap
+with open(\"mapped\", \"r+b\") as file:
+    with mmap.mmap(file.fileno(), 0) as pages:
+        pages[4090:4099] = b\"new bytes\"
+'";
+
+#[test]
+fn names_contents_and_errors_are_those_of_a_local_directory() {
+    needs!("python3");
+    let (root, local) = (scratch::directory("mount-posix-root"), scratch::directory("mount-posix-local"));
+    let server = DataServer::start(&root, &["--writable"]);
+    let url = format!("grpc+tcp://{}/", server.address);
+    let mounted = mount_or_skip!("mount-posix", &url, "--wait", "20s");
+    for (found, expected) in outcomes_of_names(&mounted.point).iter().zip(outcomes_of_names(&local)) {
+        assert_eq!(*found, expected);
+    }
+    let found = outcomes_of_contents(&mounted.point).expect("each call succeeds");
+    for (found, expected) in found.iter().zip(outcomes_of_contents(&local).expect("each call succeeds")) {
+        assert!(*found == expected, "{}: {} and {} bytes", found.0, found.1.len(), expected.1.len());
+    }
+    let describe = "find . | sort && find . -type f | sort | xargs md5sum";
+    for directory in [&mounted.point, &local] {
+        shell(MEMORY_MAP, directory);
+    }
+    let expected = shell(describe, &local);
+    assert!(shell(describe, &mounted.point) == expected && shell(describe, &root) == expected);
+    let space = "df --output=size -B1 . | tail -n 1";
+    assert_eq!(shell(space, &mounted.point), shell(space, &root));
+}
+
+#[test]
+fn long_directories_names_that_servers_reject_and_files_that_others_replace() {
+    needs!("python3");
+    let root = scratch::directory("mount-names-root");
+    let server = DataServer::start(&root, &["--writable"]);
+    let url = format!("grpc+tcp://{}/", server.address);
+    let mounted = mount_or_skip!("mount-names", &url, "--wait", "20s");
+    let at = |name: &str| mounted.point.join(name);
+    fs::create_dir(root.join("many")).expect("it can be made");
+    for number in 0..100_000 {
+        File::create(root.join(format!("many/{number}"))).expect("it can be made");
+    }
+    let started = Instant::now();
+    let names = fs::read_dir(at("many")).expect("it can be listed").flatten().count();
+    eprintln!("{names} names listed in {:?}", started.elapsed());
+    assert_eq!(names, 100_000);
+    // Another client replaces a file that is open.
+    fs::write(root.join("r"), pseudorandom_bytes(3_000_000)).expect("it can be written");
+    let open = File::open(at("r")).expect("it can be opened");
+    fs::write(root.join("new"), pseudorandom_bytes(2_000_000)).expect("it can be written");
+    fs::rename(root.join("new"), root.join("r")).expect("it can be renamed");
+    assert_eq!(errno(open.read_exact_at(&mut [0; 10], 2_900_000)), Some(libc::ESTALE));
+    // Names that servers do not accept, links, and attributes.
+    assert_eq!(errno(fs::write(at(".hidden"), "")), Some(libc::EPERM));
+    assert_eq!(errno(std::os::unix::fs::symlink("r", at("link"))), Some(libc::EPERM));
+    fs::write(at("empty"), "").expect("it can be written");
+    assert_eq!(extended_attribute(&at("empty"), "user.godwit.blake3").as_deref(), Some(EMPTY_BLAKE3));
+    assert_eq!(extended_attribute(&at("many/7"), "user.godwit.dataset").as_deref(), Some("many/7"));
+    assert_eq!(extended_attribute(&at("empty"), "user.other"), None);
+}
+
+fn extended_attribute(path: &Path, name: &str) -> Option<String> {
+    let found = Command::new("python3")
+        .args(["-c", "import os, sys; print(os.getxattr(sys.argv[1], sys.argv[2]).decode(), end='')"])
+        .arg(path)
+        .arg(name)
+        .output()
+        .expect("python3 can be started");
+    found.status.success().then(|| String::from_utf8(found.stdout).expect("it is text"))
+}
+
+#[test]
+fn the_rules_of_the_server_apply_to_the_token_of_a_mount() {
+    let directory = scratch::directory("mount-rules");
+    let root = directory.join("root");
+    for (name, content) in [("open/a", "a"), ("closed/b", "b"), ("in/c", "c")] {
+        fs::create_dir_all(root.join(name).with_file_name("")).expect("it can be made");
+        fs::write(root.join(name), content).expect("it can be written");
+    }
+    let [tokens, token, policy, audit] = ["tokens", "token", "policy.toml", "audit"].map(|name| directory.join(name));
+    let created = godwit().args(["token", "alice", "--tokens", path_text(&tokens)]).run_ok().stdout;
+    fs::write(&token, created).expect("it can be written");
+    let rules = "[[rule]]\nname = 'readers'\nwho = ['alice']\ndatasets = ['open/**']\n\n\
+                 [[rule]]\nname = 'writers'\nwho = ['alice']\ndatasets = ['in/**']\nwrite = true\n";
+    fs::write(&policy, rules).expect("it can be written");
+    let words =
+        ["--writable", "--tokens", path_text(&tokens), "--policy", path_text(&policy), "--audit", path_text(&audit)];
+    let server = DataServer::start(&root, &words);
+    let url = format!("grpc+tcp://{}/", server.address);
+    let mounted = mount_or_skip!("mount-rules-point", &url, "--wait", "20s", "--token-file", path_text(&token));
+    let at = |name: &str| mounted.point.join(name);
+    assert_eq!(scratch::entry_names(&mounted.point), ["in", "open"]);
+    assert_eq!(errno(fs::read(at("closed/b"))), Some(libc::ENOENT));
+    fs::copy(at("open/a"), at("in/a")).expect("it can be copied");
+    assert_eq!(fs::read(root.join("in/a")).expect("it is stored"), b"a");
+    fs::remove_file(at("in/c")).expect("it can be removed");
+    let changed = OpenOptions::new().write(true).open(at("open/a")).expect("it can be opened");
+    (&changed).write_all(b"other").expect("the scratch file can be written");
+    assert_eq!(errno(changed.sync_all()), Some(libc::EACCES));
+    drop(changed);
+    assert_eq!(errno(fs::remove_file(at("open/a"))), Some(libc::EACCES));
+    assert_eq!(errno(fs::rename(at("open/a"), at("in/b"))), Some(libc::EACCES));
+    assert_eq!(errno(fs::create_dir(at("open/d"))), Some(libc::EACCES));
+    assert_eq!(fs::read(root.join("open/a")).expect("it is stored"), b"a");
+    let recorded = fs::read_to_string(&audit).expect("it is there");
+    assert!(recorded.lines().any(|line| line.contains("alice") && line.contains("in/a")), "{recorded}");
+}
+
+#[test]
+fn two_writers_and_a_full_disk_leave_complete_files() {
+    let root = scratch::directory("mount-writers-root");
+    let tmpfs = root.join("small");
+    fs::create_dir(&tmpfs).expect("it can be made");
+    let server = DataServer::start(&root, &["--writable"]);
+    let url = format!("grpc+tcp://{}/", server.address);
+    let mounts = [
+        mount_or_skip!("mount-writer-1", &url, "--wait", "20s"),
+        mount_or_skip!("mount-writer-2", &url, "--wait", "20s"),
+    ];
+    // The last one to store its content wins, and the file is never a mixture. The last writes are stored by the close.
+    let mut open = mounts.each_ref().map(|mounted| File::create(mounted.point.join("both")).expect("it opens"));
+    for round in 0..30u8 {
+        for (writer, file) in (0u8..).zip(&mut open) {
+            file.write_all(&vec![writer + 1; 20_000]).expect("it can be written");
+            if (round + writer) % 4 == 0 {
+                file.sync_all().expect("it can be synced");
+            }
+            let stored = fs::read(root.join("both")).unwrap_or_default();
+            assert!(stored.windows(2).all(|two| two[0] == two[1]), "round {round}");
+        }
+    }
+    for (writer, file) in (1u8..).zip(open) {
+        drop(file);
+        assert!(fs::read(root.join("both")).expect("it is stored") == vec![writer; 600_000]);
+    }
+    // A process that may not write, and a storage that is full.
+    let mounted_small = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&tmpfs).status();
+    if !mounted_small.is_ok_and(|status| status.success()) {
+        skip!("small-disk", "this machine does not permit to mount a small file system");
+    }
+    let unmount = UnmountOnDrop(tmpfs.clone());
+    let full = mounts[0].point.join("small/full");
+    fs::write(&full, "before").expect("it can be written");
+    let mut file = File::create(&full).expect("it opens");
+    file.write_all(&pseudorandom_bytes(3_000_000)).expect("it can be written");
+    let synced = file.sync_all();
+    drop(file);
+    let stored = fs::read(tmpfs.join("full")).expect("it is stored");
+    let left = fs::read_dir(&tmpfs).expect("it can be listed").count();
+    drop(unmount);
+    assert_eq!(errno(synced), Some(libc::ENOSPC));
+    assert_eq!((&stored[..], left), (&b"before"[..], 1));
+}
