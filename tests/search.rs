@@ -8,6 +8,7 @@ mod invalid_queries;
 mod larger_than_memory;
 mod one_pass_identity;
 mod program_matrix;
+mod random_reads;
 mod real_data;
 mod resume;
 mod test_databases;

@@ -323,6 +323,9 @@ pub(crate) struct SliceItems<'a> {
     /// By slice: true if its reports are written to the output.
     pub(crate) is_written: Vec<bool>,
     pub(crate) batch: BatchInfo,
+    /// True if the database exceeds the memory. The subjects of a report are spread over the database, so reading around
+    /// each of them would read all of it again for each report.
+    pub(crate) exceeds_memory: bool,
     pub(crate) hits: &'a [Vec<Vec<u8>>],
     pub(crate) open_request: ProtocolFrame,
     pub(crate) sent_bytes: u64,
@@ -338,7 +341,8 @@ impl WorkItems for SliceItems<'_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
         let FinishedSlice { first, end, .. } = self.slices[item.0 as usize];
         let alone = u8::from(self.batch.is_unsplittable);
-        let mut request = ProtocolFrame::new(b'O').with_u64(item.0).with_u32(first).with_u32(end).with_u8(alone);
+        let request = ProtocolFrame::new(b'O').with_u64(item.0).with_u32(first).with_u32(end).with_u8(alone);
+        let mut request = request.with_u8(u8::from(self.exceeds_memory));
         if !self.batch.is_unsplittable {
             let groups = if self.batch.has_joint_hits { self.hits } else { &self.hits[first as usize..end as usize] };
             for hits in groups.iter().flatten() {

@@ -98,8 +98,9 @@ public:
     /// Searches a range. At its end, calls `next` with the result; `next` returns true if it has set a further range.
     void Search(Range range, const std::function<bool(RangeHits&&, Range&)>& next);
 
-    /// Writes the report on queries [first, last) of the batch into `report`, from the hits of all ranges.
-    void Report(uint32_t first, uint32_t last, const std::string& hits, std::string& report);
+    /// Writes the report on queries [first, last) of the batch into `report`, from the hits of all ranges. If
+    /// `reads_randomly` is true, advises the kernel not to read pages of the database around those that are used.
+    void Report(uint32_t first, uint32_t last, const std::string& hits, bool reads_randomly, std::string& report);
     /// Writes the report on these queries into `report`, by one pass over the whole database.
     void ReportAlone(uint32_t first, uint32_t last, std::string& report);
     std::string Prolog();
@@ -150,6 +151,7 @@ private:
     void CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
     void ResetHspStream();
     void SubmitHits(std::vector<HitList>& hits);
+    void OpenDatabaseFiles();
     void FormatReport(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);
     void AppendRows(const ncbi::blast::CSearchResults& results, uint32_t query, FrameWriter& to);
 
@@ -186,6 +188,8 @@ private:
     bool m_QueriesAreEmpty = false;
     /// The kernel was advised that this process reads the database in random order.
     bool m_ReadsRandomly = false;
+    /// OpenDatabaseFiles was called.
+    bool m_FilesAreOpen = false;
 
     /// Number of queries in the batches before the current one of m_Reader.
     uint32_t m_EarlierQueries = 0;
