@@ -11,6 +11,7 @@ mod program_matrix;
 mod random_reads;
 mod real_data;
 mod resume;
+mod subjects;
 mod test_databases;
 mod unsupported_options;
 mod worker_loss;

@@ -56,10 +56,13 @@ fn queries_with_more_hits_than_are_kept_keep_those_of_one_pass() {
     let (one, few, many) = ("--fragments 1 --workers 1", PARTS_ARGS, "--fragments 16 --workers 2");
     for (parts, command) in [
         (&[few, many][..], "blastp -db first -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5"),
-        (&[one, few, many], "blastn -task blastn -db genes -query near.fa -outfmt 6 -evalue 2000 -max_target_seqs 5"),
-        (&[few], "tblastn -db genes -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5"),
-        (&[one, many], "blastp -db first -query far.fa -outfmt 6 -culling_limit 1"),
-        (&[few], "blastp -db first -query far.fa -outfmt 6 -subject_besthit"),
+        (
+            &[one, few, many][..],
+            "blastn -task blastn -db genes -query near.fa -outfmt 6 -evalue 2000 -max_target_seqs 5",
+        ),
+        (&[few][..], "tblastn -db genes -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5"),
+        (&[one, many][..], "blastp -db first -query far.fa -outfmt 6 -culling_limit 1"),
+        (&[few][..], "blastp -db first -query far.fa -outfmt 6 -subject_besthit"),
     ] {
         databases().assert_same(parts, command);
     }

@@ -50,7 +50,7 @@ fn a_worker_that_only_reports_reads_a_large_database_in_random_order() {
     let opened = exchange(&mut worker, b'I', &[&numbers, &empty_text, &empty_text, &empty_text]);
     let batch = exchange(&mut worker, b'B', &[&0_u32.to_le_bytes(), &10_000_u32.to_le_bytes()]);
     assert_eq!([opened, batch], *b"IB");
-    for (exceeds_memory, expected) in [(0, &[][..]), (1, &["phr", "phr", "psq", "psq"])] {
+    for (exceeds_memory, expected) in [(0, Vec::new()), (1, vec!["phr", "phr", "psq", "psq"])] {
         // A report on the first query without hits.
         let item = [0_u64.to_le_bytes().to_vec(), [0_u32, 1].map(u32::to_le_bytes).concat()].concat();
         assert_eq!(exchange(&mut worker, b'O', &[&item, &[0, exceeds_memory]]), b'O');

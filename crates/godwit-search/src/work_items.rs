@@ -401,7 +401,8 @@ impl WorkItems for SliceItems<'_> {
 
 /// Work items for searching whole batches of queries: one worker searches each batch in the whole database.
 pub(crate) struct BatchItems<'a> {
-    pub(crate) batch_letters: i32,
+    /// Number of letters in a batch; `None` if the worker chooses it by the results of earlier batches.
+    pub(crate) batch_letters: Option<i32>,
     /// Batches whose reports are complete, by number; workers may still have to write them to the output.
     pub(crate) batches: BTreeMap<u64, search_checkpoint::FinishedBatch>,
     pub(crate) total_queries: u64,
@@ -419,7 +420,7 @@ impl BatchItems<'_> {
 
 impl WorkItems for BatchItems<'_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
-        ProtocolFrame::new(b'A').with_u64(item.0).with_i32s(&[self.batch_letters])
+        ProtocolFrame::new(b'A').with_u64(item.0).with_i32s(self.batch_letters.as_slice())
     }
 
     fn accept_response(&mut self, item: ItemId, answer: Response) -> Result<ItemResult, SearchError> {

@@ -219,20 +219,22 @@ void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, bool re
     FormatReport(*results, first, last, report);
 }
 
+CRef<CSearchResultSet> CEngine::SearchAlone() {
+    StageClock clock(m_Seconds.search);
+    HooksScope scope;
+    g_Hooks.SetRange(0, int(SequenceCount()));
+    m_Prelim.Reset();
+    m_Data.Reset();
+    m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
+    CLocalBlast search(m_Factory, m_Options, m_Database);
+    search.SetNumberOfThreads(1);
+    CRef<CSearchResultSet> results = search.Run();
+    if (m_SizesVary) m_Extensions.push_back(search.GetNumExtensions());
+    return results;
+}
+
 void CEngine::ReportAlone(uint32_t first, uint32_t last, string& report) {
-    CRef<CSearchResultSet> results;
-    {
-        StageClock clock(m_Seconds.search);
-        HooksScope scope;
-        g_Hooks.SetRange(0, int(SequenceCount()));
-        m_Prelim.Reset();
-        m_Data.Reset();
-        m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
-        CLocalBlast search(m_Factory, m_Options, m_Database);
-        search.SetNumberOfThreads(1);
-        results = search.Run();
-    }
-    FormatReport(*results, first, last, report);
+    FormatReport(*SearchAlone(), first, last, report);
 }
 
 void CEngine::FormatReport(const CSearchResultSet& results, uint32_t first, uint32_t last, string& report) {
