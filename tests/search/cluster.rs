@@ -50,7 +50,7 @@ fn any_number_of_workers_writes_the_bytes_of_one_pass() {
         (2, "", "blastn -db genes -query near.fa -outfmt 17"),
         (2, "--fragments 3", "blastp -db proteins -query long.fa -outfmt 5 -max_target_seqs 5"),
         // This search has so many queries that each worker gets its own batches.
-        (2, "", "blastp -db first -query many.fa -outfmt 7 -evalue 1e-30"),
+        (2, "", "blastp -db few -query many.fa -outfmt 7 -evalue 1e-30"),
     ] {
         let (directory, out, told) = output_paths("search-nodes");
         let options = format!("--on local --nodes {nodes} --threads 1 {more} --summary {}", told.display());

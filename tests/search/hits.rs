@@ -82,9 +82,9 @@ fn hits_are_the_rows_of_one_pass_whatever_the_program_the_format_and_the_parts()
             "tblastn -db genes -query far.fa -ungapped -comp_based_stats F",
         ),
         ("--fragments 2 --workers 2", "7", "hits.parquet", "blastp -db proteins -query long.fa -max_target_seqs 5"),
-        ("--workers 2", "6", "hits.parquet", "blastp -db first -query many.fa -evalue 1e-30"),
+        ("--workers 2", "6", "hits.parquet", "blastp -db few -query many.fa -evalue 1e-30"),
         ("--on local --nodes 2 --threads 1", "6", "hits.parquet", "blastp -db proteins -query far.fa -evalue 1e-5"),
-        ("--on local --nodes 2 --threads 1", "6", "hits.parquet", "blastp -db first -query many.fa -evalue 1e-30"),
+        ("--on local --nodes 2 --threads 1", "6", "hits.parquet", "blastp -db few -query many.fa -evalue 1e-30"),
     ] {
         let directory = scratch::directory("hits");
         let formatted = format!("{command} -outfmt {format}");

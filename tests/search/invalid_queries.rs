@@ -24,8 +24,9 @@ fn a_query_that_blast_goes_past_keeps_no_other_from_being_searched() {
         ("zeros", ">zeros\n\0\u{1}\u{2}MKT\n"),
         ("long", &format!(">long\n{long}\n")),
     ];
-    for (name, bad) in cases {
-        for place in ["first", "middle", "last"] {
+    // Batches do not depend on what kind of query they begin and end with, so each kind is at one end and in the middle.
+    for ((name, bad), end) in cases.into_iter().zip(["first", "last"].into_iter().cycle()) {
+        for place in ["middle", end] {
             let (before, after) = match place {
                 "first" => ("", far.as_str()),
                 "last" => (far.as_str(), ""),
@@ -33,7 +34,7 @@ fn a_query_that_blast_goes_past_keeps_no_other_from_being_searched() {
             };
             let query = directory.join(format!("{name}-{place}.fa"));
             std::fs::write(&query, format!("{before}{bad}{after}")).expect("it can be written");
-            let words = ["blastp", "-db", "proteins", "-outfmt", "6", "-query"];
+            let words = ["blastp", "-db", "first", "-outfmt", "6", "-evalue", "1e-5", "-query"];
             let mut blast = std::process::Command::new(reference_program());
             blast.args(words).arg(&query).current_dir(&data.directory).env("BLAST_USAGE_REPORT", "false");
             let blast = blast.output().expect("it can be started");
@@ -46,5 +47,40 @@ fn a_query_that_blast_goes_past_keeps_no_other_from_being_searched() {
                 false => search.assert_rejected(&[3], &["queries"]),
             }
         }
+    }
+}
+
+/// Returns the warnings in the text on stderr, sorted.
+fn sorted_warnings(stderr: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("Warning")).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn warnings_are_those_of_one_pass_and_are_printed_once() {
+    needs!("makeblastdb");
+    let data = databases();
+    let directory = scratch::directory("warnings");
+    let batches = std::fs::read_to_string(data.directory.join("batches.fa")).expect("it is there");
+    // Queries of three batches; the engine warns of each one without letters.
+    let records = batches.split_inclusive("\n>").take(100).enumerate().map(|(index, record)| match index % 9 {
+        4 => format!(">masked_{index}\nXXXXXXXXXXXX\n>{}\n", record.trim_matches(['>', '\n'])),
+        _ => format!(">{}\n", record.trim_matches(['>', '\n'])),
+    });
+    let query = directory.join("masked.fa");
+    std::fs::write(&query, records.collect::<String>()).expect("scratch can be written");
+    let words = "blastp -db first -outfmt 6 -evalue 1e-30 -max_target_seqs 2".split(' ');
+    let mut blast = std::process::Command::new(reference_program());
+    blast.args(words.clone()).arg("-query").arg(&query).current_dir(&data.directory).env("BLAST_USAGE_REPORT", "false");
+    let blast = String::from_utf8(blast.output().expect("it can be started").stderr).expect("warnings are text");
+    let expected = sorted_warnings(&blast);
+    // One for each masked query, and one for the small number of subjects.
+    assert_eq!(expected.len(), 12, "{blast}");
+    for parts in ["--workers 2", "--workers 2 --fragments 3", "--workers 1 --fragments 3 --cache-memory 4K"] {
+        let search =
+            godwit().arg("search").args(parts.split(' ')).arg("--").args(words.clone()).arg("-query").arg(&query);
+        let search = search.arg("-out").arg(directory.join("out")).current_dir(&data.directory).run_ok();
+        assert_eq!(sorted_warnings(&search.stderr), expected, "{parts}");
     }
 }

@@ -53,15 +53,18 @@ fn sam_is_that_of_one_pass_but_for_the_path_of_the_output() {
 #[test]
 fn queries_with_more_hits_than_are_kept_keep_those_of_one_pass() {
     needs!("makeblastdb");
-    let parts = ["--fragments 1 --workers 1", PARTS_ARGS, "--fragments 16 --workers 2"];
-    for command in [
-        "blastp -db proteins -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5",
-        "blastn -task blastn -db genes -query near.fa -outfmt 6 -evalue 2000 -max_target_seqs 5",
-        "tblastn -db genes -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5",
-        "blastp -db proteins -query far.fa -outfmt 6 -culling_limit 1",
-        "blastp -db proteins -query far.fa -outfmt 6 -subject_besthit",
+    let (one, few, many) = ("--fragments 1 --workers 1", PARTS_ARGS, "--fragments 16 --workers 2");
+    for (parts, command) in [
+        (&[few, many][..], "blastp -db first -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5"),
+        (
+            &[one, few, many][..],
+            "blastn -task blastn -db genes -query near.fa -outfmt 6 -evalue 2000 -max_target_seqs 5",
+        ),
+        (&[few][..], "tblastn -db genes -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5"),
+        (&[one, many][..], "blastp -db first -query far.fa -outfmt 6 -culling_limit 1"),
+        (&[few][..], "blastp -db first -query far.fa -outfmt 6 -subject_besthit"),
     ] {
-        databases().assert_same(&parts, command);
+        databases().assert_same(parts, command);
     }
 }
 
@@ -86,15 +89,13 @@ fn volumes_are_searched_as_one_database() {
 #[test]
 fn more_ranges_than_sequences_are_as_many_as_there_are_sequences() {
     needs!("makeblastdb");
-    databases()
-        .assert_same(&["--fragments 100000 --workers 2"], "blastp -db proteins -query near.fa -outfmt 7 -evalue 1");
+    databases().assert_same(&["--fragments 100000 --workers 2"], "blastp -db first -query near.fa -outfmt 7 -evalue 1");
 }
 
 #[test]
 fn without_a_word_about_ranges_the_plan_changes_nothing() {
     needs!("makeblastdb");
-    for queries in ["many.fa", "far.fa"] {
-        databases()
-            .assert_same(&["--workers 2"], &format!("blastp -db first -query {queries} -outfmt 7 -evalue 1e-30"));
+    for search in ["-db few -query many.fa", "-db first -query far.fa"] {
+        databases().assert_same(&["--workers 2"], &format!("blastp {search} -outfmt 7 -evalue 1e-30"));
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn real_databases(shared: &Path) -> &'static SearchDatabases {
             let words = ["-in", &input, "-dbtype", kind, "-out", name, "-blastdb_version", "5", "-max_file_sz", volume];
             run_checked(Command::new("makeblastdb").args(words).current_dir(&directory));
         }
-        SearchDatabases { directory }
+        SearchDatabases::new(directory)
     })
 }
 
@@ -162,7 +162,7 @@ fn a_database_of_three_times_the_memory_of_all_workers_is_searched_as_by_one_pas
     let Some(group) = MemoryCgroup::create() else {
         skip!("memory-group", "no group of processes with a limit of memory can be made here");
     };
-    let data = SearchDatabases { directory: scratch::directory("search-big") };
+    let data = SearchDatabases::new(scratch::directory("search-big"));
     let (queries, proteins) = (fasta_records(&real.directory, "queries"), fasta_records(&real.directory, "proteins"));
     std::fs::write(data.directory.join("few.fa"), queries[..3].concat()).expect("scratch can be written");
     let mut big = BufWriter::new(File::create(data.directory.join("big.fa")).expect("scratch can be written"));

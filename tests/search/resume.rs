@@ -87,7 +87,7 @@ fn a_search_that_was_killed_at_any_moment_goes_on() {
 fn finished_batches_are_not_searched_again() {
     needs!("makeblastdb");
     // With this command, the search has many batches, and each worker searches complete batches.
-    let command = "blastp -db first -query many.fa -outfmt 7 -evalue 1e-30";
+    let command = "blastp -db few -query many.fa -outfmt 7 -evalue 1e-30";
     let place = SearchDirectory::new("resume-batches");
     let hits = format!("--workers 2 --hits {}/hits.parquet", place.directory.display());
     if !place.kill_at_journal_lines(&hits, command, 4) {

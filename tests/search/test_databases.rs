@@ -1,7 +1,8 @@
 //! Databases and queries drawn from seeds: families of similar and distant sequences, with copies for ties.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use godwit_tests::binary::{GodwitCommand, godwit};
 use godwit_tests::random::Random;
@@ -14,6 +15,8 @@ const BASES: &[u8] = b"ACGT";
 /// The directory with the databases and queries of all tests.
 pub(super) struct SearchDatabases {
     pub(super) directory: PathBuf,
+    /// Outputs of NCBI's application, by command: several tests compare searches with the same output.
+    expected: Mutex<HashMap<String, Arc<OnceLock<Vec<u8>>>>>,
 }
 
 /// Returns the databases, which are created once for all tests.
@@ -25,10 +28,10 @@ pub(super) fn databases() -> &'static SearchDatabases {
         let proteins = random_families(&mut random, AMINO_ACIDS, 60, 10, (60, 400));
         let genes = random_families(&mut random, BASES, 40, 8, (200, 900));
         let far: Vec<Vec<u8>> =
-            proteins.iter().step_by(45).map(|parent| mutate(&mut random, AMINO_ACIDS, parent, 25)).collect();
-        let near: Vec<Vec<u8>> = genes.iter().step_by(27).map(|parent| mutate(&mut random, BASES, parent, 4)).collect();
+            proteins.iter().step_by(100).map(|parent| mutate(&mut random, AMINO_ACIDS, parent, 25)).collect();
+        let near: Vec<Vec<u8>> = genes.iter().step_by(54).map(|parent| mutate(&mut random, BASES, parent, 4)).collect();
         let coding: Vec<Vec<u8>> =
-            proteins.iter().step_by(90).map(|protein| back_translate(&mut random, protein)).collect();
+            proteins.iter().step_by(200).map(|protein| back_translate(&mut random, protein)).collect();
         // A query longer than most proteins, which the engine splits.
         let long: Vec<u8> = proteins.iter().step_by(4).flatten().copied().collect();
         assert!(long.len() > 25_000, "the long query has only {} letters", long.len());
@@ -41,8 +44,12 @@ pub(super) fn databases() -> &'static SearchDatabases {
             ("some", &genes.iter().step_by(6).cloned().collect()),
             ("coding", &coding),
             ("long", &vec![long, far[0].clone()]),
-            // Over 40 batches: two workers search different batches.
-            ("many", &proteins.iter().cycle().take(4 * proteins.len()).cloned().collect()),
+            // Some 5 batches.
+            ("batches", &proteins.iter().step_by(3).cloned().collect()),
+            // Over 40 batches: two workers search different batches. Their database is small, because such a search takes
+            // as long as all others.
+            ("many", &proteins.iter().cycle().take(2000).cloned().collect()),
+            ("few", &proteins[..30].to_vec()),
         ] {
             std::fs::write(directory.join(format!("{name}.fa")), fasta_text(name, sequences))
                 .expect("scratch can be written");
@@ -52,11 +59,14 @@ pub(super) fn databases() -> &'static SearchDatabases {
             std::fs::write(directory.join(format!("{name}.fa")), fasta_text("proteins", half))
                 .expect("scratch can be written");
         }
-        let data = SearchDatabases { directory };
-        for (name, kind) in [("proteins", "prot"), ("genes", "nucl"), ("first", "prot"), ("second", "prot")] {
+        let data = SearchDatabases::new(directory);
+        for (name, kind) in
+            [("proteins", "prot"), ("genes", "nucl"), ("first", "prot"), ("second", "prot"), ("few", "prot")]
+        {
             let input = format!("{name}.fa");
             data.run_tool("makeblastdb", &["-in", &input, "-dbtype", kind, "-out", name, "-blastdb_version", "5"]);
         }
+        data.make_named_database(proteins.len());
         let two = ["-dblist", "first second", "-dbtype", "prot", "-out", "both", "-title", "both"];
         data.run_tool("blastdb_aliastool", &two);
         data
@@ -64,12 +74,37 @@ pub(super) fn databases() -> &'static SearchDatabases {
 }
 
 impl SearchDatabases {
+    /// Returns the databases of a directory.
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory, expected: Mutex::default() }
+    }
+
+    /// Makes the database `named` of the proteins, with three taxa and an index of names.
+    fn make_named_database(&self, sequences: usize) {
+        let taxon = |index: usize| [562, 9606, 10090][index % 3];
+        let taxa = (0..sequences).map(|index| format!("proteins_{index} {}\n", taxon(index)));
+        std::fs::write(self.directory.join("taxa.txt"), taxa.collect::<String>()).expect("scratch can be written");
+        let input = ["-in", "proteins.fa", "-dbtype", "prot", "-out", "named", "-parse_seqids"];
+        self.run_tool("makeblastdb", &[&input[..], &["-taxid_map", "taxa.txt"]].concat());
+    }
+
     fn run_tool(&self, name: &str, words: &[&str]) {
         run_checked(Tool::require(name).command().args(words).current_dir(&self.directory));
     }
 
     /// Returns the output of NCBI's application in one pass.
     pub(super) fn expected_output(&self, command: &str) -> Vec<u8> {
+        let output = self
+            .expected
+            .lock()
+            .expect("no test panics while it holds the lock")
+            .entry(command.to_owned())
+            .or_default()
+            .clone();
+        output.get_or_init(|| self.run_reference(command)).clone()
+    }
+
+    fn run_reference(&self, command: &str) -> Vec<u8> {
         let place = scratch::directory("one-pass").join("out");
         let mut words = split_arguments(command);
         words.extend(["-out".to_owned(), place.display().to_string()]);

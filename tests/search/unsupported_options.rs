@@ -21,7 +21,9 @@ fn what_is_not_searched_in_parts_is_refused_by_name() {
     needs!("makeblastdb");
     for (command, said) in [
         ("blastp -db proteins -query far.fa -remote", "-remote"),
-        ("blastp -subject proteins.fa -query far.fa", "-subject"),
+        ("blastp -subject - -query far.fa", "-subject"),
+        ("blastp -subject proteins.fa -query far.fa", "--fragments"),
+        ("blastp -subject proteins.fa -db proteins -query far.fa", "--fragments"),
         ("blastp -db proteins -query far.fa -outfmt 13", "-outfmt 13"),
         ("blastn -db genes -query near.fa -use_index true", "-use_index"),
         ("psiblast -db proteins -query far.fa", "psiblast"),

@@ -97,7 +97,7 @@ impl SearchWorkerHost<'_> {
         let on_frame = move |frame| frame_sender.send(WorkerFrame { worker, attempt, frame }).is_ok();
         // Hold the lock until the process is in the map, because the process may end at once.
         let mut workers = self.lock_workers();
-        let error = match WorkerProcess::start(self.task.engine.worker_command(&self.program), on_frame, false) {
+        let error = match WorkerProcess::start(self.task.engine.worker_command(&self.program), on_frame, None) {
             Ok(child) => {
                 workers.insert(process, child);
                 return Ok(());

@@ -59,6 +59,8 @@ pub struct SearchCommand {
     pub arguments: Vec<String>,
     /// Path of the queries (`-query`); `None` for standard input.
     pub query_path: Option<PathBuf>,
+    /// Path of the FASTA file of the subjects (`-subject`); `None` if a database is searched.
+    pub subject_path: Option<PathBuf>,
     /// Path of the output (`-out`); `None` for standard output.
     pub output_path: Option<PathBuf>,
     /// Number of threads that the user requested (`-num_threads`).
@@ -89,10 +91,8 @@ const FLAGS: [&str; 14] = [
 ];
 
 /// Options of BLAST+ that a partitioned search does not support, each with the reason and what to do instead.
-const REFUSED_OPTIONS: [(&str, &str); 10] = [
+const REFUSED_OPTIONS: [(&str, &str); 8] = [
     ("remote", "the search would run at NCBI; omit it, or run the program without godwit"),
-    ("subject", "the program does not search -subject as one database; build a database with makeblastdb, and use -db"),
-    ("subject_loc", "it requires -subject; build a database with makeblastdb, and use -db"),
     ("in_pssm", "a search with a profile runs in rounds; run the program without godwit"),
     ("import_search_strategy", "godwit cannot read the options in this file; put them on the command line"),
     ("export_search_strategy", "godwit does not write a strategy file; run the program without godwit to write it"),
@@ -149,6 +149,7 @@ impl SearchCommand {
             words: words.collect(),
             arguments: Vec::new(),
             query_path: None,
+            subject_path: None,
             output_path: None,
             threads: None,
             format: 0,
@@ -187,6 +188,14 @@ impl SearchCommand {
         match name {
             "out" => self.output_path = Some(value).filter(|out| out != "-").map(PathBuf::from),
             "query" => self.query_path = Some(value).filter(|query| query != "-").map(PathBuf::from),
+            "subject" if value == "-" => {
+                let problem = "every worker reads the subjects; write them to a file";
+                return Err(SearchError::Unsupported { option: "-subject -".into(), problem });
+            }
+            "subject" => {
+                self.arguments.extend(["-subject".to_owned(), value.clone()]);
+                self.subject_path = Some(value.into());
+            }
             "num_threads" => {
                 let number = value.parse().ok().filter(|threads| *threads > 0);
                 let wrong = || self.options_error(format!("-num_threads {value} is not a number of threads"));
@@ -251,6 +260,13 @@ mod tests {
     }
 
     #[test]
+    fn subjects_are_a_file_that_the_engine_reads() {
+        let command = parse("blastn -query q.fa -subject s.fa -subject_loc 1-9").unwrap();
+        assert_eq!(command.subject_path, Some("s.fa".into()));
+        assert_eq!(command.arguments, ["-subject", "s.fa", "-subject_loc", "1-9"]);
+    }
+
+    #[test]
     fn a_minus_is_a_standard_stream() {
         let command = parse("/usr/bin/blastp -query - -out - -db nr").unwrap();
         assert_eq!((command.query_path, command.output_path), (None, None));
@@ -261,7 +277,7 @@ mod tests {
     fn what_is_not_done_is_refused_by_name() {
         for (line, name) in [
             ("blastp -db nr -remote", "-remote"),
-            ("blastn -subject s.fa", "-subject"),
+            ("blastn -subject -", "-subject"),
             ("blastp -db nr -outfmt 13", "-outfmt 13"),
             ("psiblast -db nr", "\"psiblast\""),
         ] {

@@ -117,8 +117,8 @@ fn search_sample(
     inputs: &ForecastInputs<'_>,
     workers: &mut SearchWorkerPool<'_>,
 ) -> Result<Option<Sample>, SearchError> {
-    // The last worker, because messages of the first one are shown to the user.
-    let number = workers.worker_count() - 1;
+    // Any worker can search the sample.
+    let number = 0;
     let open = ProtocolFrame::new(b'B').with_u32(0).with_i32s(&[inputs.batch_letters as i32]);
     let batch = match workers.request(number, &open)? {
         Response::Batch(batch) => batch,
@@ -166,7 +166,7 @@ fn search_sample_with(
     let mut lists = EvalueThresholds::default();
     lists.add_hits(&hits, list_capacity);
     let sampled_subjects = lists.expected_subjects(1.0);
-    let request = ProtocolFrame::new(b'O').with_u64(0).with_u32(0).with_u32(batch.queries).with_u8(0);
+    let request = ProtocolFrame::new(b'O').with_u64(0).with_u32(0).with_u32(batch.queries).with_u8(0).with_u8(0);
     let started = Instant::now();
     let answer = workers.request(number, &hits.iter().fold(request, |request, hits| request.with_text(hits)))?;
     let report_s = started.elapsed().as_secs_f64();

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use godwit_files::FileStamp;
 
-use self::search_identity::{first_changed_file, search_identity, volume_file_stamps};
+use self::search_identity::{first_changed_file, search_identity, subject_file_stamps};
 use crate::database_ranges::DatabaseRanges;
 use crate::database_volumes::DatabaseVolumes;
 use crate::hits::{self, HitsFile, RowLog};
@@ -103,14 +103,10 @@ impl<'a> Search<'a> {
         cancelled: &'a AtomicBool,
     ) -> Result<Self, SearchError> {
         let begun = Instant::now();
-        options.hits_path.as_deref().map(hits::table_format).transpose()?;
+        reject_unsupported_options(options)?;
         let engine_name = place.engine_name();
         let (query_count, letters) = count_queries_and_letters(query)?;
         let is_bulk = options.command.tool_search.is_some();
-        if is_bulk && options.hits_path.is_some() {
-            let problem = "DIAMOND and MMseqs2 write their own tables; omit it, or search with a program of BLAST+";
-            return Err(SearchError::Unsupported { option: "--hits".into(), problem });
-        }
         let before = if options.resume { read_stopped_partition(options) } else { None };
         let known = known_plan_inputs(options, place.worker_count() as u32, letters);
         let wanted = requested_ranges(options, known, before.as_ref());
@@ -137,7 +133,7 @@ impl<'a> Search<'a> {
         };
         let plan = choose_plan(options, inputs, before.as_ref(), &mut init_response.ranges);
         let ranges = DatabaseRanges::new(&init_response.ranges, &database, exceeds(hosts));
-        let volumes = volume_file_stamps(&init_response.volumes);
+        let volumes = subject_file_stamps(options.command.subject_path.as_deref(), &init_response.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
         let identity = search_identity(options, query, &engine_name, &volumes)?;
         let (partition, checkpoint, resume_state) =
@@ -354,8 +350,11 @@ impl<'a> Search<'a> {
         }
         self.counts.resumed_batches = batches.len() as u32;
         let count = batches.values().find(|batch| batch.is_last).map(|last| last.number + 1);
-        let (batch_letters, total_queries, hits_file) =
-            (self.init_response.batch_size, self.query_count, self.hits_file.as_mut());
+        let (batch_letters, total_queries, hits_file) = (
+            Some(self.init_response.batch_size).filter(|_| !self.init_response.batch_sizes_vary),
+            self.query_count,
+            self.hits_file.as_mut(),
+        );
         let mut job = BatchItems {
             batch_letters,
             batches,
@@ -434,6 +433,20 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Rejects options that the search of this command does not support.
+fn reject_unsupported_options(options: &SearchOptions) -> Result<(), SearchError> {
+    let unsupported = |option: &str, problem| Err(SearchError::Unsupported { option: option.to_owned(), problem });
+    options.hits_path.as_deref().map(hits::table_format).transpose()?;
+    if options.command.tool_search.is_some() && options.hits_path.is_some() {
+        let problem = "DIAMOND and MMseqs2 write their own tables; omit it, or search with a program of BLAST+";
+        return unsupported("--hits", problem);
+    }
+    if options.command.subject_path.is_some() && options.range_count.is_some() {
+        return unsupported("--fragments", "the sequences of -subject are not cut into ranges; omit it");
+    }
+    Ok(())
+}
+
 /// Returns the maximum size of a range, given the memory for the database; both in bytes.
 fn max_range_bytes(cache_bytes: u64) -> u64 {
     (cache_bytes / RANGES_IN_MEMORY).clamp(1, MAX_RANGE_BYTES)
@@ -452,6 +465,7 @@ fn requested_ranges(options: &SearchOptions, known: PlanInputs, before: Option<&
     match (SearchPlan::choose(known), tables, before) {
         (_, Some(tables), _) => tables.ranges.len() as u32,
         (_, None, Some(before)) if options.range_count.is_none() => before.parts,
+        _ if options.command.subject_path.is_some() => 1,
         _ if tool_search.is_some() => options.range_count.unwrap_or(known.workers * PIECES_PER_WORKER),
         (SearchPlan::Database { range_count }, ..) => range_count,
         (SearchPlan::Queries, ..) => 1,
@@ -477,7 +491,7 @@ fn choose_plan(
     before: Option<&SearchPartition>,
     ranges: &mut Vec<(u32, u32, u64)>,
 ) -> SearchPlan {
-    if options.command.tool_search.is_some() {
+    if options.command.tool_search.is_some() || options.command.subject_path.is_some() {
         return SearchPlan::Queries;
     }
     let before = before.filter(|_| options.range_count.is_none());

@@ -323,6 +323,9 @@ pub(crate) struct SliceItems<'a> {
     /// By slice: true if its reports are written to the output.
     pub(crate) is_written: Vec<bool>,
     pub(crate) batch: BatchInfo,
+    /// True if the database exceeds the memory. The subjects of a report are spread over the database, so reading around
+    /// each of them would read all of it again for each report.
+    pub(crate) exceeds_memory: bool,
     pub(crate) hits: &'a [Vec<Vec<u8>>],
     pub(crate) open_request: ProtocolFrame,
     pub(crate) sent_bytes: u64,
@@ -338,7 +341,8 @@ impl WorkItems for SliceItems<'_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
         let FinishedSlice { first, end, .. } = self.slices[item.0 as usize];
         let alone = u8::from(self.batch.is_unsplittable);
-        let mut request = ProtocolFrame::new(b'O').with_u64(item.0).with_u32(first).with_u32(end).with_u8(alone);
+        let request = ProtocolFrame::new(b'O').with_u64(item.0).with_u32(first).with_u32(end).with_u8(alone);
+        let mut request = request.with_u8(u8::from(self.exceeds_memory));
         if !self.batch.is_unsplittable {
             let groups = if self.batch.has_joint_hits { self.hits } else { &self.hits[first as usize..end as usize] };
             for hits in groups.iter().flatten() {
@@ -397,7 +401,8 @@ impl WorkItems for SliceItems<'_> {
 
 /// Work items for searching whole batches of queries: one worker searches each batch in the whole database.
 pub(crate) struct BatchItems<'a> {
-    pub(crate) batch_letters: i32,
+    /// Number of letters in a batch; `None` if the worker chooses it by the results of earlier batches.
+    pub(crate) batch_letters: Option<i32>,
     /// Batches whose reports are complete, by number; workers may still have to write them to the output.
     pub(crate) batches: BTreeMap<u64, search_checkpoint::FinishedBatch>,
     pub(crate) total_queries: u64,
@@ -415,7 +420,7 @@ impl BatchItems<'_> {
 
 impl WorkItems for BatchItems<'_> {
     fn item_request(&mut self, item: ItemId) -> ProtocolFrame {
-        ProtocolFrame::new(b'A').with_u64(item.0).with_i32s(&[self.batch_letters])
+        ProtocolFrame::new(b'A').with_u64(item.0).with_i32s(self.batch_letters.as_slice())
     }
 
     fn accept_response(&mut self, item: ItemId, answer: Response) -> Result<ItemResult, SearchError> {

@@ -8,7 +8,7 @@ use godwit_engines::EngineError;
 
 use crate::database_volumes::DatabaseExtent;
 use crate::read_ahead::ReadAhead;
-use crate::worker_process::{WorkerExit, WorkerProcess, WorkerSpec};
+use crate::worker_process::{WarningPrinter, WorkerExit, WorkerProcess, WorkerSpec};
 use crate::{SearchError, SearchOptions};
 
 /// Maximum time to wait for a frame from a worker, after which the search checks whether it was cancelled.
@@ -77,7 +77,8 @@ pub struct LocalBackend {
     program: PathBuf,
     engine_name: String,
     worker_spec: WorkerSpec,
-    prints_warnings: bool,
+    /// Prints the warnings of the engine; `None` if they are not printed.
+    warnings: Option<WarningPrinter>,
     workers: Vec<Option<WorkerProcess>>,
     receiver: Receiver<WorkerFrame>,
     sender: Sender<WorkerFrame>,
@@ -99,7 +100,7 @@ impl LocalBackend {
             program,
             engine_name,
             worker_spec,
-            prints_warnings: options.prints_warnings,
+            warnings: options.prints_warnings.then(WarningPrinter::default),
             workers,
             receiver,
             sender,
@@ -124,12 +125,9 @@ impl WorkerBackend for LocalBackend {
     fn start_worker(&mut self, worker: usize, attempt: u64) -> Result<(), SearchError> {
         let frame_sender = self.sender.clone();
         let on_frame = move |frame| frame_sender.send(WorkerFrame { worker, attempt, frame }).is_ok();
-        // All workers print the same warnings, so only those of the first worker are shown.
-        let tells = self.prints_warnings && worker == 0;
-        let program = self.program.clone();
+        let (program, command) = (self.program.clone(), self.worker_spec.worker_command(&self.program));
         let failed = |source| EngineError::Io { program, action: "start", source };
-        let process =
-            WorkerProcess::start(self.worker_spec.worker_command(&self.program), on_frame, tells).map_err(failed)?;
+        let process = WorkerProcess::start(command, on_frame, self.warnings.clone()).map_err(failed)?;
         self.workers[worker] = Some(process);
         Ok(())
     }

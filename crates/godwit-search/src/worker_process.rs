@@ -1,6 +1,7 @@
 //! Starts a worker process of a search, which receives requests on standard input and responds on standard output.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -80,6 +81,29 @@ pub struct WorkerExit {
     pub stderr_tail: String,
 }
 
+/// Prints the warnings of all workers of a search to stderr. Workers read the same queries, search them in several ranges and
+/// are restarted, so each line is printed once.
+#[derive(Clone, Default)]
+pub struct WarningPrinter {
+    /// Hashes of the lines that were printed.
+    printed: Arc<Mutex<HashSet<u64>>>,
+}
+
+impl WarningPrinter {
+    fn print(&self, line: &str) {
+        if self.is_new(line) {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Returns whether this is the first call with this line.
+    fn is_new(&self, line: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        line.hash(&mut hasher);
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).insert(hasher.finish())
+    }
+}
+
 /// A running worker process on this machine. Dropping this value kills the process.
 pub struct WorkerProcess {
     child: Child,
@@ -90,15 +114,14 @@ pub struct WorkerProcess {
 
 impl WorkerProcess {
     /// Starts the process. A thread passes each frame from the worker to `on_frame`, and `None` after the exit. The
-    /// thread ends when `on_frame` returns false. If `prints_stderr` is true, the worker's stderr is printed to stderr
-    /// of this process.
+    /// thread ends when `on_frame` returns false. `warnings` prints the worker's stderr; `None` if it is not printed.
     ///
     /// # Errors
     /// The I/O error if the process cannot be started.
     pub fn start(
         mut command: Command,
         mut on_frame: impl FnMut(Option<Vec<u8>>) -> bool + Send + 'static,
-        prints_stderr: bool,
+        warnings: Option<WarningPrinter>,
     ) -> std::io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         godwit_process::set_parent_death_signal(&mut command);
@@ -119,8 +142,8 @@ impl WorkerProcess {
         let kept = stderr_tail.clone();
         let complaints = std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                if prints_stderr {
-                    eprintln!("{line}");
+                if let Some(printer) = &warnings {
+                    printer.print(&line);
                 }
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push_back(line);
@@ -172,5 +195,24 @@ impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
         let _ = self.child.wait();
+        // Wait until the last warnings are printed.
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_of_several_workers_is_printed_once() {
+        let printer = WarningPrinter::default();
+        let other_worker = printer.clone();
+        let lines = ["Warning: one", "Warning: two", "Warning: one"];
+        assert_eq!(lines.map(|line| printer.is_new(line)), [true, true, false]);
+        assert_eq!(lines.map(|line| other_worker.is_new(line)), [false; 3]);
+        assert!(other_worker.is_new("Warning: three"));
     }
 }

@@ -13,8 +13,8 @@
 //! | `G`: open a group of batches | number of its first batch, maximum number of queries before its last batch, maximum number of batches, sizes of the batches up to the last one | number of batches, and each batch as in the response to `B` |
 //! | `R`: search a range (response `H`) | item, number of the batch and of the first batch of its group ([`OPEN_BATCH`] twice: the batch of the last `B`), number of sizes, sizes of the batches up to the last one of the group, start and end of the range, number of queries with full lists, index and e-value threshold of each | item, extensions, maximum length of a list (0: unknown), dropped subjects, hits of each query |
 //! | `E`: no more ranges | | |
-//! | `O`: report on queries | item, first query, end, 1 if the batch is unsplittable, hits | item, size of the report, checksum, lines for the SAM header, rows |
-//! | `A`: search and report a batch | item (number of the batch), sizes of batches | item, number of queries, 1 for the last batch, size of the report, checksum, lines for the SAM header, rows |
+//! | `O`: report on queries | item, first query, end, 1 if the batch is unsplittable, 1 if the database exceeds the memory, hits | item, size of the report, checksum, lines for the SAM header, rows |
+//! | `A`: search and report a batch | item (number of the batch), sizes of batches (none: the worker chooses them by the results of earlier batches) | item, number of queries, 1 for the last batch, size of the report, checksum, lines for the SAM header, rows |
 //! | `M`: size of the next batch | extensions of each batch so far | size of the next batch |
 //! | `P`, `Z`, `F`: text before the reports, text after them, SAM header | `P`: nothing; `Z`: number of queries; `F`: lines for the SAM header | the text |
 //! | `W`: write reports | path of the output, page size (bytes), items with their offsets | bytes on pages that contain other reports, with their offsets |

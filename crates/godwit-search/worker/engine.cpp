@@ -23,9 +23,11 @@ CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CAr
         options.GetCullingLimit() > 0 || options.GetBestHitOverhang() > 0 || options.GetSubjectBestHit();
 
     InitializeSubject(m_Arguments->GetBlastDatabaseArgs(), m_Options, false, m_Database, m_Scope);
-    m_SeqDb = m_Arguments->GetBlastDatabaseArgs()->GetSearchDatabase()->GetSeqDb();
-    g_Hooks.database = &*m_SeqDb;
-    InstallRangeIterator(m_Database->MakeSeqSrc());
+    if (m_Database->IsBlastDb()) {
+        m_SeqDb = m_Arguments->GetBlastDatabaseArgs()->GetSearchDatabase()->GetSeqDb();
+        g_Hooks.database = &*m_SeqDb;
+        InstallRangeIterator(m_Database->MakeSeqSrc());
+    }
 
     CRef<CQueryOptionsArgs> query = m_Arguments->GetQueryOptionsArgs();
     SDataLoaderConfig loader = InitializeQueryDataLoaderConfiguration(query->QueryIsProtein(), m_Database);
@@ -73,10 +75,10 @@ void CEngine::MakeFormatter(const CArgs& args, const string& command_line) {
     m_Formatter->SetCustomDelimiter(format->GetCustomDelimiter());
 }
 
-uint32_t CEngine::SequenceCount() const { return uint32_t(m_SeqDb->GetNumOIDs()); }
+uint32_t CEngine::SequenceCount() const { return m_SeqDb.Empty() ? 1 : uint32_t(m_SeqDb->GetNumOIDs()); }
 
 uint32_t CEngine::RangeCount(uint32_t count, uint64_t max_bytes) const {
-    if (max_bytes == 0) return count;
+    if (max_bytes == 0 || m_SeqDb.Empty()) return count;
     // A nucleotide takes two bits.
     const uint64_t letters_per_byte = m_SeqDb->GetSequenceType() == CSeqDB::eProtein ? 1 : 4;
     const uint64_t bytes = m_SeqDb->GetVolumeLength() / letters_per_byte;
@@ -85,6 +87,8 @@ uint32_t CEngine::RangeCount(uint32_t count, uint64_t max_bytes) const {
 
 vector<pair<uint32_t, uint64_t>> CEngine::RangeStarts(uint32_t count) const {
     const uint32_t sequences = SequenceCount();
+    // Each worker searches all subjects.
+    if (m_SeqDb.Empty()) return {{0, 0}, {sequences, 0}};
     const double share = double(m_SeqDb->GetVolumeLength()) / count;
     vector<pair<uint32_t, uint64_t>> cuts = {{0, 0}};
     Uint8 passed = 0;
@@ -103,7 +107,7 @@ vector<pair<uint32_t, uint64_t>> CEngine::RangeStarts(uint32_t count) const {
 
 vector<string> CEngine::Volumes() const {
     vector<string> paths;
-    m_SeqDb->FindVolumePaths(paths);
+    if (m_SeqDb.NotEmpty()) m_SeqDb->FindVolumePaths(paths);
     return paths;
 }
 
@@ -144,7 +148,8 @@ BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool
         m_Info.is_last = m_Reader->AtEnd();
         if (m_Info.is_last) return m_Info;
         const uint32_t next = m_Reader->next_batch;
-        m_Queries = m_Reader->Next(SizeOf(sizes, next));
+        m_Queries = m_Reader->Next(sizes.empty() ? BatchSize(m_Extensions) : SizeOf(sizes, next));
+        if (sizes.empty() && next < number) SearchAlone();
     } while (m_Reader->next_batch <= number);
     m_Info.queries = uint32_t(m_Queries->Size());
     m_Info.is_last = m_Reader->AtEnd();

@@ -74,13 +74,14 @@ public:
     /// Splits the database into at most `count` ranges of ordinals with about equal numbers of letters. Returns the first
     /// ordinal and the letters of each range, then the end with 0 letters.
     std::vector<std::pair<uint32_t, uint64_t>> RangeStarts(uint32_t count) const;
-    /// Returns the paths of the database volumes, without file extensions.
+    /// Returns the paths of the database volumes, without file extensions; none if the subjects are those of a FASTA file.
     std::vector<std::string> Volumes() const;
     bool QueriesAreEmpty() const { return m_QueriesAreEmpty; }
 
     /// Reads batches up to the batch `number` (0-based). `sizes` has the size of each batch; the last size applies to all
-    /// later batches. Returns a batch without queries if the input has fewer batches. If `to_share` is false, the batch is
-    /// only valid for ReportAlone.
+    /// later batches. If it is empty, the sizes depend on the results of earlier batches, and batches that are not reported
+    /// are searched here. Returns a batch without queries if the input has fewer batches. If `to_share` is false, the batch
+    /// is only valid for ReportAlone.
     BatchInfo OpenBatch(uint32_t number, const std::vector<int32_t>& sizes, bool to_share);
     /// Opens batches from `first` (0-based) on and keeps them open together, for SelectBatch. Ends with the last batch, with
     /// the batch that brings the number of queries to `max_queries`, or after `max_batches` batches. `sizes` is as in
@@ -98,8 +99,9 @@ public:
     /// Searches a range. At its end, calls `next` with the result; `next` returns true if it has set a further range.
     void Search(Range range, const std::function<bool(RangeHits&&, Range&)>& next);
 
-    /// Writes the report on queries [first, last) of the batch into `report`, from the hits of all ranges.
-    void Report(uint32_t first, uint32_t last, const std::string& hits, std::string& report);
+    /// Writes the report on queries [first, last) of the batch into `report`, from the hits of all ranges. If
+    /// `reads_randomly` is true, advises the kernel not to read pages of the database around those that are used.
+    void Report(uint32_t first, uint32_t last, const std::string& hits, bool reads_randomly, std::string& report);
     /// Writes the report on these queries into `report`, by one pass over the whole database.
     void ReportAlone(uint32_t first, uint32_t last, std::string& report);
     std::string Prolog();
@@ -150,6 +152,9 @@ private:
     void CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
     void ResetHspStream();
     void SubmitHits(std::vector<HitList>& hits);
+    void OpenDatabaseFiles();
+    /// Searches the batch in one pass over the whole database or all subjects.
+    ncbi::CRef<ncbi::blast::CSearchResultSet> SearchAlone();
     void FormatReport(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);
     void AppendRows(const ncbi::blast::CSearchResults& results, uint32_t query, FrameWriter& to);
 
@@ -158,6 +163,7 @@ private:
     ncbi::CRef<ncbi::blast::CBlastOptionsHandle> m_Options;
     ncbi::CRef<ncbi::blast::CLocalDbAdapter> m_Database;
     ncbi::CRef<ncbi::objects::CScope> m_Scope;
+    /// Empty if the subjects are those of a FASTA file (-subject).
     ncbi::CRef<ncbi::CSeqDB> m_SeqDb;
     std::string m_QueryPath;
     std::unique_ptr<ncbi::blast::CBlastInputSourceConfig> m_Source;
@@ -172,6 +178,8 @@ private:
     int64_t m_Selected = -1;
     bool m_SizesVary = false;
     int32_t m_OwnBatchSize = 0;
+    /// Number of extensions of each batch so far, if the sizes of batches vary and this worker searches all of them.
+    std::vector<int32_t> m_Extensions;
     std::ostringstream m_FormatterOutput;
     std::unique_ptr<ncbi::CBlastFormat> m_Formatter;
     bool m_IsArchive = false;
@@ -186,6 +194,8 @@ private:
     bool m_QueriesAreEmpty = false;
     /// The kernel was advised that this process reads the database in random order.
     bool m_ReadsRandomly = false;
+    /// OpenDatabaseFiles was called.
+    bool m_FilesAreOpen = false;
 
     /// Number of queries in the batches before the current one of m_Reader.
     uint32_t m_EarlierQueries = 0;

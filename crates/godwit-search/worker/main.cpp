@@ -340,13 +340,14 @@ private:
         const uint32_t first = from.Get<uint32_t>();
         const uint32_t last = from.Get<uint32_t>();
         const bool alone = from.Get<uint8_t>() != 0;
+        const bool reads_randomly = from.Get<uint8_t>() != 0;
         string report;
         if (alone) {
             m_Engine->ReportAlone(first, last, report);
         } else {
             string hits;
             while (!from.AtEnd()) hits += from.GetText();
-            m_Engine->Report(first, last, hits, report);
+            m_Engine->Report(first, last, hits, reads_randomly, report);
         }
         FrameWriter to;
         to.Put<uint64_t>(key);

@@ -181,14 +181,31 @@ void CEngine::SubmitHits(vector<HitList>& hits) {
     RunPreliminarySearch();
 }
 
-void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string& report) {
+/// Makes the libraries map the sequences and headers of the volumes, which they do when they read a volume for the first
+/// time. Advice has no effect on files that are mapped later.
+void CEngine::OpenDatabaseFiles() {
+    m_FilesAreOpen = true;
+    // Volumes have about the same size, so two sequences for each volume are at least one in nearly every volume.
+    const uint64_t count = 2 * Volumes().size();
+    for (uint64_t number = 0; number < count; ++number) {
+        const int oid = int(number * SequenceCount() / count);
+        const char* letters = NULL;
+        m_SeqDb->GetSequence(oid, &letters);
+        m_SeqDb->RetSequence(&letters);
+        m_SeqDb->GetHdr(oid);
+    }
+}
+
+void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, bool reads_randomly, string& report) {
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.traceback);
-        // Groups of batches search a database that exceeds the memory. The subjects of a report are spread over it, so reading
-        // around each of them would read all of it again for each report.
-        m_ReadsRandomly = m_GroupReader != nullptr;
-        if (m_ReadsRandomly) AdviseDatabaseReads(MADV_RANDOM);
+        m_ReadsRandomly = reads_randomly;
+        if (m_ReadsRandomly) {
+            // A worker that resumes a search may report before it searches.
+            if (!m_FilesAreOpen) OpenDatabaseFiles();
+            AdviseDatabaseReads(MADV_RANDOM);
+        }
         HooksScope scope;
         vector<HitList> hits = GetHits(bytes);
         SubmitHits(hits);
@@ -202,20 +219,22 @@ void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string&
     FormatReport(*results, first, last, report);
 }
 
+CRef<CSearchResultSet> CEngine::SearchAlone() {
+    StageClock clock(m_Seconds.search);
+    HooksScope scope;
+    g_Hooks.SetRange(0, int(SequenceCount()));
+    m_Prelim.Reset();
+    m_Data.Reset();
+    m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
+    CLocalBlast search(m_Factory, m_Options, m_Database);
+    search.SetNumberOfThreads(1);
+    CRef<CSearchResultSet> results = search.Run();
+    if (m_SizesVary) m_Extensions.push_back(search.GetNumExtensions());
+    return results;
+}
+
 void CEngine::ReportAlone(uint32_t first, uint32_t last, string& report) {
-    CRef<CSearchResultSet> results;
-    {
-        StageClock clock(m_Seconds.search);
-        HooksScope scope;
-        g_Hooks.SetRange(0, int(SequenceCount()));
-        m_Prelim.Reset();
-        m_Data.Reset();
-        m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
-        CLocalBlast search(m_Factory, m_Options, m_Database);
-        search.SetNumberOfThreads(1);
-        results = search.Run();
-    }
-    FormatReport(*results, first, last, report);
+    FormatReport(*SearchAlone(), first, last, report);
 }
 
 void CEngine::FormatReport(const CSearchResultSet& results, uint32_t first, uint32_t last, string& report) {

@@ -23,6 +23,9 @@ impl SearchCommand {
         if self.tool_search.is_some() {
             return unsupported("--engine alias".into(), "it is supported only for the programs of BLAST+");
         }
+        if self.subject_path.is_some() {
+            return unsupported("-subject".into(), "--engine alias searches a database; use -db, or --engine exact");
+        }
         if !["6", "10"].contains(&self.format.to_string().as_str()) {
             let problem = "--engine alias merges tables; use 6 or 10, or --engine exact";
             return unsupported(format!("-outfmt {}", self.format), problem);

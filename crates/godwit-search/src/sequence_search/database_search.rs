@@ -347,6 +347,7 @@ impl Search<'_> {
             slices,
             is_written,
             batch,
+            exceeds_memory: self.ranges.exceeds_memory,
             hits: &lists,
             open_request: open,
             sent_bytes: 0,

@@ -47,9 +47,12 @@ pub(super) fn search_identity(
     })
 }
 
-/// Returns the existing files of the database volumes, with their stamps. An entry of `volumes` is a path
-/// without extension, or the path of a file.
-pub(super) fn volume_file_stamps(volumes: &[String]) -> Vec<(PathBuf, FileStamp)> {
+/// Returns the existing files that contain the subjects, with their stamps: the FASTA file `subjects`, or the files of
+/// the database volumes. An entry of `volumes` is a path without extension, or the path of a file.
+pub(super) fn subject_file_stamps(subjects: Option<&Path>, volumes: &[String]) -> Vec<(PathBuf, FileStamp)> {
+    if let Some(path) = subjects {
+        return with_stamp(path.to_owned()).into_iter().collect();
+    }
     let endings = || VOLUME_EXTENSIONS.into_iter().chain([""]);
     let paths =
         volumes.iter().flat_map(|volume| endings().map(move |ending| PathBuf::from(format!("{volume}{ending}"))));

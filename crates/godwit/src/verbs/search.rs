@@ -16,8 +16,8 @@ use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_process::TemporaryItem;
 use godwit_search::{
-    LocalBackend, Search, SearchCommand, SearchForecast, SearchObserver, SearchOptions, SearchProgress, SearchScratch,
-    SearchSummary, ToolSearch, search_on_workers,
+    LocalBackend, Search, SearchCommand, SearchForecast, SearchObserver, SearchOptions, SearchProgram, SearchProgress,
+    SearchScratch, SearchSummary, ToolSearch, search_on_workers,
 };
 
 use super::cluster_run::ClusterRunOptions;
@@ -64,6 +64,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let query = command.query_path.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
     let query = query.unwrap_or_default();
     check_query(&query, command.tool_search.is_some() && args.engine == SearchEngine::Exact)?;
+    check_subjects(&command)?;
     let workers = worker_count(args, &mut command);
     // The temporary files of the preparation must exist until the end of the search.
     let scratch = scratch_directory(&args.common);
@@ -121,6 +122,9 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
     }
     if args.dry_run && args.cluster.on.is_none() && command.tool_search.is_some() {
         return usage("--dry-run cannot predict a search with an installed program; omit --dry-run");
+    }
+    if args.cluster.on.is_some() && has_dependent_batches(command) {
+        return usage("blastn searches -subject with one worker; omit --on, or build a database with makeblastdb");
     }
     if args.resume && command.output_path.is_none() {
         return usage("the checkpoint of a search is beside its output; --resume requires -out FILE");
@@ -243,9 +247,18 @@ fn report_outcome(
     Ok(())
 }
 
+/// Returns whether one worker must search all batches of queries: blastn chooses the size of a batch by the results of
+/// earlier ones, and `-subject` is not cut into ranges.
+fn has_dependent_batches(command: &SearchCommand) -> bool {
+    command.subject_path.is_some() && command.program == SearchProgram::Blastn
+}
+
 /// Returns the requested number of workers per host. Also sets the number of threads with which each worker runs
 /// DIAMOND or MMseqs2; by default, the workers of a host share its threads equally.
 fn worker_count(args: &SearchArgs, command: &mut SearchCommand) -> Option<usize> {
+    if has_dependent_batches(command) {
+        return Some(1);
+    }
     let requested = args.workers.map(usize::from);
     let Some(bulk) = &mut command.tool_search else { return requested.or(command.threads) };
     if args.engine == SearchEngine::Alias {
@@ -315,6 +328,13 @@ fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
             Err(Failure::new(ErrorKind::Input, message))
         }
     }
+}
+
+/// Rejects a file of subjects that cannot be read.
+fn check_subjects(command: &SearchCommand) -> Result<(), Failure> {
+    let Some(path) = &command.subject_path else { return Ok(()) };
+    let wrong = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()));
+    std::fs::File::open(path).map(drop).map_err(wrong)
 }
 
 fn write_summary(summary: &SearchSummary, path: &Path) -> Result<(), Failure> {
