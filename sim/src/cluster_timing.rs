@@ -328,8 +328,10 @@ mod tests {
 
     #[test]
     fn ten_workers_take_a_tenth_and_fetch_every_slice_once() {
-        let timing = predict_cluster_run(&costs(10));
-        assert!((timing.aligned_seconds - 101.0).abs() < 5.0, "{timing:?}");
+        let fast = ClusterCosts { network_rate: 1e11, read_seconds: 0.001, ..costs(10) };
+        let timing = predict_cluster_run(&fast);
+        // A worker aligns 10 blocks of 10 s, or 11 if another one is late.
+        assert!(timing.aligned_seconds > 100.0 && timing.aligned_seconds < 112.0, "{timing:?}");
         assert!((timing.shuffled_bytes - 40e9).abs() < 1e9, "{timing:?}");
     }
 

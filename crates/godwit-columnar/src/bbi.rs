@@ -36,9 +36,9 @@ const CONTIG_TREE_HEADER_BYTES: usize = 32;
 /// Size of the header of the R tree of blocks, bytes.
 const BLOCK_TREE_HEADER_BYTES: usize = 48;
 /// Maximum bytes of a contig name.
-const MAX_NAME_BYTES: u32 = 1 << 16;
+const MAX_NAME_BYTES: u32 = 256;
 /// Maximum bytes of a block of data, compressed or not. Files have some hundred kilobytes at most.
-const MAX_BLOCK_BYTES: u64 = 256 << 20;
+const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 /// The content of a BBI file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,11 +229,13 @@ impl BbiFile {
     /// [`BbiError`] if the index cannot be read, is invalid, or names data beyond the end of the file.
     pub fn blocks(&self, regions: Option<&[Region]>) -> Result<Vec<BbiBlock>, BbiError> {
         let intervals = regions.map(|regions| self.intervals(regions));
+        let intervals: Option<Vec<_>> = intervals.as_ref().map(|intervals| intervals.iter().collect());
         let is_wanted = |item: &[u8]| {
             let (start, end) = ((u32_at(item, 0), u32_at(item, 4)), (u32_at(item, 8), u32_at(item, 12)));
             // The bounds are inclusive here, because intervals without bases count as one base long.
             intervals.as_ref().is_none_or(|intervals| {
-                intervals.iter().any(|(contig, from, to)| (contig, from) <= end && (contig, to) >= start)
+                let at = intervals.partition_point(|(contig, _, to)| (*contig, *to) < start);
+                intervals.get(at).is_some_and(|(contig, from, _)| (*contig, *from) <= end)
             })
         };
         let mut blocks = Vec::new();
@@ -315,13 +317,18 @@ fn walk_tree(
 ) -> Result<(), BbiError> {
     let mut pending = vec![root];
     let mut visited = HashSet::new();
+    let mut node_bytes = 0;
     while let Some(offset) = pending.pop() {
         if !visited.insert(offset) {
-            return Err(BbiError::invalid(reader.path(), format!("{item}: a node of the tree is its own parent")));
+            return Err(BbiError::invalid(reader.path(), format!("{item}: a node of the tree is reached twice")));
         }
         let head = reader.bytes(offset, 4, item)?;
         let (is_leaf, count) = (head[0] == 1, usize::from(u16_at(head, 2)));
         let item_bytes = if is_leaf { leaf_item_bytes } else { inner_item_bytes };
+        node_bytes += 4 + (count * item_bytes) as u64;
+        if node_bytes > reader.byte_len() {
+            return Err(BbiError::invalid(reader.path(), format!("{item}: nodes of the tree overlap")));
+        }
         let first_child = pending.len();
         // The offset does not overflow, because the four bytes before it exist.
         for found in reader.bytes(offset + 4, count * item_bytes, item)?.chunks_exact(item_bytes) {

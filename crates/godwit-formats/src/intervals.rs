@@ -388,8 +388,8 @@ impl IntervalBatchBuilder {
         self.end.append_value(end);
     }
 
-    /// Appends a line of BED with 0-based, half-open positions. `fields` is its text after the third field, which starts with white space if it is not
-    /// empty; `is_tabbed`: only tabs separate these fields.
+    /// Appends a line of BED with 0-based, half-open positions. `fields` is its text after the third field, which starts
+    /// with white space if it is not empty; `is_tabbed`: only tabs separate these fields.
     pub fn push_bed(&mut self, contig: &str, start: i32, end: i32, fields: &str, is_tabbed: bool) {
         self.push_interval(contig, start, end);
         let mut rest = fields;

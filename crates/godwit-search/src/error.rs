@@ -43,7 +43,7 @@ pub enum SearchError {
     },
     /// A file of the database changed during the search.
     #[error(
-        "{} changed during the search, so the results would mix two databases; run the search again",
+        "{} changed during the search, so the results would mix two versions of it; run the search again",
         .path.display()
     )]
     DatabaseChanged {

@@ -128,7 +128,7 @@ impl WorkerProcess {
         let mut child = command.spawn()?;
         let stdin = child.stdin.take();
         let mut stdout = BufReader::with_capacity(1 << 16, child.stdout.take().expect("it is a pipe"));
-        let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        let mut stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
         let stderr_tail = Arc::new(Mutex::new(VecDeque::new()));
         let listener = std::thread::spawn(move || {
             loop {
@@ -141,7 +141,11 @@ impl WorkerProcess {
         });
         let kept = stderr_tail.clone();
         let complaints = std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
+            let mut bytes = Vec::new();
+            // A warning contains the title of a query, which may have any bytes.
+            while stderr.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0) {
+                let line = String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned();
+                bytes.clear();
                 if let Some(printer) = &warnings {
                     printer.print(&line);
                 }

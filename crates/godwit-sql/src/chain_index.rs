@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::error::DataFusionError;
-use godwit_dataset::{Dataset, Scan};
+use godwit_dataset::{Dataset, DatasetError, Scan};
 
 use crate::interval_index::{BYTES_PER_ENTRY, IntervalEntry, IntervalIndex};
 use crate::table_functions::to_datafusion_error;
@@ -20,6 +20,9 @@ use crate::table_functions::to_datafusion_error;
 /// The columns of a dataset of a chain file that the index uses.
 pub(crate) const CHAIN_COLUMNS: [&str; 7] =
     ["contig", "position", "end_position", "lifted_contig", "lifted_position", "lifted_strand", "chain"];
+
+/// Largest position of a contig: positions are 32-bit numbers.
+const MAX_POSITION: i64 = i32::MAX as i64;
 
 /// A block of a chain.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,6 @@ pub(crate) struct LiftedInterval<'c> {
 
 /// The part of an interval that one chain aligns.
 struct AlignedPart {
-    chain: i64,
     bases: i64,
     lifted_start: i64,
     lifted_end: i64,
@@ -65,6 +67,12 @@ struct AlignedPart {
 pub(crate) struct ChainIndex {
     contigs: HashMap<String, ContigBlocks>,
     lifted_contigs: Vec<String>,
+    /// Size of all names of contigs, bytes.
+    name_bytes: usize,
+}
+
+fn invalid(problem: String) -> DataFusionError {
+    to_datafusion_error(DatasetError::Data(problem.into()))
 }
 
 impl ChainIndex {
@@ -85,16 +93,17 @@ impl ChainIndex {
             for batch in dataset.read(&scan, &part).map_err(to_datafusion_error)? {
                 let batch = batch.map_err(to_datafusion_error)?;
                 count += batch.num_rows();
-                if count.saturating_mul(size_of::<Block>() + BYTES_PER_ENTRY) > memory_bytes {
+                index.push_batch(name, &batch, &mut lifted_contig_ids)?;
+                let block_bytes = count.saturating_mul(size_of::<Block>() + BYTES_PER_ENTRY);
+                if block_bytes.saturating_add(index.name_bytes) > memory_bytes {
                     return Err(DataFusionError::ResourcesExhausted(format!(
-                        "the blocks of {name} need more than {memory_bytes} bytes of memory; set a larger --memory"
+                        "the blocks of {name} need more than {memory_bytes} bytes of memory"
                     )));
                 }
-                index.push_batch(&batch, &mut lifted_contig_ids)?;
             }
         }
         if count == 0 {
-            return exec_err!("{name} has no chains, so it lifts nothing");
+            return Err(invalid(format!("{name} has no chains, so it lifts nothing")));
         }
         for contig in index.contigs.values_mut() {
             let entry = |(row, block): (u32, &Block)| IntervalEntry { low: block.start, high: block.end, row };
@@ -103,10 +112,22 @@ impl ChainIndex {
         Ok(index)
     }
 
-    fn push_batch(&mut self, batch: &RecordBatch, lifted_contig_ids: &mut HashMap<String, u32>) -> Result<()> {
+    fn push_batch(
+        &mut self,
+        dataset: &str,
+        batch: &RecordBatch,
+        lifted_contig_ids: &mut HashMap<String, u32>,
+    ) -> Result<()> {
         let column = |name: &str, data_type| -> Result<_> {
             let at = batch.schema().index_of(name)?;
-            Ok(cast(batch.column(at), &data_type)?)
+            let values = cast(batch.column(at), &data_type)?;
+            // Access rules may hide values of a column.
+            if values.null_count() > 0 {
+                return Err(invalid(format!(
+                    "{dataset} cannot be used as a chain file: {name} has missing or hidden values"
+                )));
+            }
+            Ok(values)
         };
         let texts = |name: &str| column(name, DataType::Utf8);
         let numbers = |name: &str| column(name, DataType::Int64);
@@ -121,6 +142,7 @@ impl ChainIndex {
                 Some(id) => *id,
                 None => {
                     let id = self.lifted_contigs.len() as u32;
+                    self.name_bytes += 2 * lifted_contig.len();
                     self.lifted_contigs.push(lifted_contig.to_owned());
                     lifted_contig_ids.insert(lifted_contig.to_owned(), id);
                     id
@@ -134,9 +156,20 @@ impl ChainIndex {
                 is_reverse: strands.as_string::<i32>().value(row) == "-",
                 chain: number(&chains),
             };
+            let last = block.end.saturating_sub(block.start).saturating_add(block.lifted_start);
+            if block.start < 0
+                || block.end < block.start
+                || block.lifted_start < 0
+                || last.max(block.end) > MAX_POSITION
+            {
+                return Err(invalid(format!(
+                    "{dataset} cannot be used as a chain file: a block has invalid positions"
+                )));
+            }
             match self.contigs.get_mut(contigs.value(row)) {
                 Some(contig) => contig.blocks.push(block),
                 None => {
+                    self.name_bytes += contigs.value(row).len();
                     let contig = ContigBlocks { blocks: vec![block], index: IntervalIndex::default() };
                     self.contigs.insert(contigs.value(row).to_owned(), contig);
                 }
@@ -150,32 +183,35 @@ impl ChainIndex {
     pub(crate) fn lift(&self, contig: &str, start: i64, end: i64, min_match: f64) -> Option<LiftedInterval<'_>> {
         let contig = self.contigs.get(contig)?;
         let mut parts: Vec<AlignedPart> = Vec::new();
+        let mut part_of_chain = HashMap::new();
         contig.index.for_each_overlap(start, end, |row| {
             let block = &contig.blocks[row as usize];
             let (low, high) = (start.max(block.start), end.min(block.end));
+            // A block without bases aligns nothing.
+            if low >= high {
+                return ControlFlow::Continue(());
+            }
             let skipped = if block.is_reverse { block.end - high } else { low - block.start };
             let lifted_start = block.lifted_start + skipped;
             let lifted_end = lifted_start + (high - low);
-            // The blocks of a chain usually follow each other.
-            match parts.iter_mut().rev().find(|part| part.chain == block.chain) {
-                Some(part) => {
-                    part.bases += high - low;
-                    part.lifted_start = part.lifted_start.min(lifted_start);
-                    part.lifted_end = part.lifted_end.max(lifted_end);
-                }
-                None => parts.push(AlignedPart {
-                    chain: block.chain,
-                    bases: high - low,
+            let at = *part_of_chain.entry(block.chain).or_insert_with(|| {
+                parts.push(AlignedPart {
+                    bases: 0,
                     lifted_start,
                     lifted_end,
                     lifted_contig: block.lifted_contig,
                     is_reverse: block.is_reverse,
-                }),
-            }
+                });
+                parts.len() - 1
+            });
+            let part = &mut parts[at];
+            part.bases += high - low;
+            part.lifted_start = part.lifted_start.min(lifted_start);
+            part.lifted_end = part.lifted_end.max(lifted_end);
             ControlFlow::Continue(())
         });
         let min_bases = min_match * (end - start) as f64;
-        let mut sufficient = parts.iter().filter(|part| part.bases > 0 && part.bases as f64 >= min_bases);
+        let mut sufficient = parts.iter().filter(|part| part.bases as f64 >= min_bases);
         let part = sufficient.next()?;
         if sufficient.next().is_some() {
             return None;

@@ -14,6 +14,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::DataFusionError;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast,
@@ -107,18 +108,15 @@ struct LazyChainIndex {
     version: u64,
     dataset: Arc<dyn Dataset>,
     memory_bytes: usize,
-    index: Mutex<Option<Arc<ChainIndex>>>,
+    /// The outcome of reading the chain file.
+    index: Mutex<Option<Result<Arc<ChainIndex>, Arc<DataFusionError>>>>,
 }
 
 impl LazyChainIndex {
     fn get(&self) -> Result<Arc<ChainIndex>> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = &*index {
-            return Ok(index.clone());
-        }
-        let read = Arc::new(ChainIndex::read(&self.name, &*self.dataset, self.memory_bytes)?);
-        *index = Some(read.clone());
-        Ok(read)
+        let read = || ChainIndex::read(&self.name, &*self.dataset, self.memory_bytes).map(Arc::new).map_err(Arc::new);
+        index.get_or_insert_with(read).clone().map_err(DataFusionError::Shared)
     }
 }
 
@@ -187,7 +185,7 @@ impl ScalarUDFImpl for LiftFunction {
                 false => None,
             };
             names.append_option(lifted.map(|lifted| lifted.contig));
-            // Positions of chain files are below 2^31.
+            // `ChainIndex` limits positions to 32 bits.
             lifted_starts.append_option(lifted.map(|lifted| lifted.start as i32));
             lifted_ends.append_option(lifted.map(|lifted| lifted.end as i32));
             strands.append_option(lifted.map(|lifted| if lifted.is_reverse { "-" } else { "+" }));

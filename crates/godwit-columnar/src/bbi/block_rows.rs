@@ -13,6 +13,9 @@ use super::{BbiBlock, BbiError, BbiFile, BbiKind, MAX_BLOCK_BYTES, u16_at, u32_a
 
 /// Number of rows at which a batch is complete. It may have more rows, because a block is not split.
 const BATCH_ROWS: usize = 8192;
+/// Bytes of blocks after which a batch is complete. A block is never split; its size and the length of names are
+/// limited, so that a column of text stays below 2 GiB.
+const MAX_BATCH_BYTES: usize = 64 << 20;
 /// Size of the header of a bigWig block, bytes.
 const SECTION_HEADER_BYTES: usize = 24;
 /// Size of the numbers before the text of a line in a bigBed block, bytes.
@@ -56,10 +59,13 @@ impl BbiRows {
             BbiKind::BigWig => RowColumns::BigWig(Box::default()),
             BbiKind::BigBed => RowColumns::BigBed(Box::default()),
         };
+        let mut bytes = 0;
         while columns.row_count() < BATCH_ROWS
+            && bytes < MAX_BATCH_BYTES
             && let Some(block) = self.blocks.next()
         {
             self.decompress(block)?;
+            bytes += self.content.len();
             let decoder = BlockDecoder { file: &self.file, intervals: self.intervals.as_ref(), content: &self.content };
             match &mut columns {
                 RowColumns::BigWig(columns) => decoder.push_section(columns)?,

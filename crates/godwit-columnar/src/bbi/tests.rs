@@ -186,7 +186,7 @@ fn invalid_files_are_named_with_their_problem() {
         (small_file(BIGBED_MAGIC, &bed_line(7, 1, 2, b"\0")), "unknown contig 7"),
         (small_file(BIGBED_MAGIC, &bed_line(0, 9, 2, b"\0")), "starts at 9, after its end at 2"),
         (small_file(BIGBED_MAGIC, &bed_line(0, 9, u32::MAX, b"\0")), "after base 2,147,483,647"),
-        (cyclic, "its own parent"),
+        (cyclic, "reached twice"),
     ] {
         let found = read_small_file(&bytes, None).unwrap_err().to_string();
         assert!(found.contains("small") && found.contains(expected), "{expected}: {found}");

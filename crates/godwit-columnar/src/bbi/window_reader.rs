@@ -31,6 +31,10 @@ impl WindowReader {
         self.source.path()
     }
 
+    pub(super) fn byte_len(&self) -> u64 {
+        self.source.byte_len()
+    }
+
     /// Returns `count` bytes of the file from `offset`. `item` names them in an error.
     ///
     /// # Errors

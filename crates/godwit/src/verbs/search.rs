@@ -123,6 +123,9 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
     if args.dry_run && args.cluster.on.is_none() && command.tool_search.is_some() {
         return usage("--dry-run cannot predict a search with an installed program; omit --dry-run");
     }
+    if args.dry_run && args.cluster.on.is_none() && command.subject_path.is_some() {
+        return usage("--dry-run cannot predict a search of -subject; omit --dry-run");
+    }
     if args.cluster.on.is_some() && has_dependent_batches(command) {
         return usage("blastn searches -subject with one worker; omit --on, or build a database with makeblastdb");
     }
