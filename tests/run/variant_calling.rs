@@ -357,7 +357,7 @@ fn ploidy_is_that_of_bcftools_for_every_caller() {
     needs!("bcftools", "bgzip", "bash", "freebayes");
     let aligned = AlignedSample::cached();
     let directory = scratch::directory("ploidy");
-    let (table, sexes) = (directory.join("ploidy.txt"), directory.join("sexes.txt"));
+    let table = directory.join("ploidy.txt");
     let text = "chrX 1 6000 M 1\nchrX 9001 20000 M 1\nchrM 1 5000 M 1\nchrM 1 5000 F 1\n* * * M 2\n* * * F 2\n";
     fs::write(&table, text).expect("scratch can be written to");
     let call = |caller: &str, sex: &str| {
@@ -366,6 +366,8 @@ fn ploidy_is_that_of_bcftools_for_every_caller() {
         vcf_records(&out)
     };
     for sex in ["M", "F"] {
+        // A file of its own: records of a command line are kept.
+        let sexes = directory.join(format!("sexes.{sex}.txt"));
         fs::write(&sexes, format!("s\t{sex}\n")).expect("scratch can be written to");
         let words = format!("-mv --ploidy-file {} -S {}", table.display(), sexes.display());
         assert_same_text(&call("bcftools", sex), &aligned.bcftools_records("", &words));

@@ -68,10 +68,9 @@ fn without_a_number_of_ranges_a_range_takes_a_quarter_of_the_memory() {
 fn write_long_queries(directory: &std::path::Path, repeats: usize) -> String {
     let mut random = Random::new(48);
     let mut sequence = |length: usize| -> String { (0..length).map(|_| char::from(*random.pick(b"ACGT"))).collect() };
-    // A short sequence, because the search of the repeats takes most of the time of these tests.
-    let repeat = sequence(40);
+    let repeat = sequence(100);
     let copies = (0..2000).map(|copy| {
-        let (at, letter) = (copy % 30, if &repeat[copy % 30..=copy % 30] == "A" { "C" } else { "A" });
+        let (at, letter) = (copy % 90, if &repeat[copy % 90..=copy % 90] == "A" { "C" } else { "A" });
         format!(">copy{copy}\n{}{letter}{}\n", &repeat[..at], &repeat[at + 1..])
     });
     fs::write(directory.join("repeats.fa"), copies.collect::<String>()).expect("scratch can be written");
@@ -79,7 +78,7 @@ fn write_long_queries(directory: &std::path::Path, repeats: usize) -> String {
     run_checked(Tool::require("makeblastdb").command().args(make).current_dir(directory));
     let mut queries: Vec<String> = (0..2500).map(|_| sequence(1000)).collect();
     queries.extend(vec![repeat; repeats]);
-    queries.extend((0..900 - repeats / 25).map(|_| sequence(1000)));
+    queries.extend((0..900 - repeats / 10).map(|_| sequence(1000)));
     let text = queries.iter().enumerate().map(|(index, letters)| format!(">q{index}\n{letters}\n"));
     fs::write(directory.join("queries.fa"), text.collect::<String>()).expect("scratch can be written");
     let place = directory.display();
