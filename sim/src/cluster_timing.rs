@@ -330,8 +330,8 @@ mod tests {
     fn ten_workers_take_a_tenth_and_fetch_every_slice_once() {
         let fast = ClusterCosts { network_rate: 1e11, read_seconds: 0.001, ..costs(10) };
         let timing = predict_cluster_run(&fast);
-        // A worker aligns 10 blocks of 10 s, or 11 if another one is late.
-        assert!(timing.aligned_seconds > 100.0 && timing.aligned_seconds < 112.0, "{timing:?}");
+        // A worker aligns 10 blocks of 10 s. Blocks are assigned before the worker is free, so that one may get two more.
+        assert!(timing.aligned_seconds > 100.0 && timing.aligned_seconds < 121.0, "{timing:?}");
         assert!((timing.shuffled_bytes - 40e9).abs() < 1e9, "{timing:?}");
     }
 
