@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use godwit_tests::binary::godwit;
@@ -15,6 +16,8 @@ use super::mounted_files::{UnmountOnDrop, errno, mount_or_skip, shell};
 use super::server_pool::path_text;
 use crate::transfer::copies::pseudorandom_bytes;
 
+/// Time after which the kernel sees the changes of other clients, and some more.
+const ATTRIBUTE_LIFETIME: Duration = Duration::from_millis(1_200);
 /// The BLAKE3 of an empty file (test vectors of BLAKE3, length 0).
 const EMPTY_BLAKE3: &str = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
 
@@ -155,6 +158,81 @@ fn names_contents_and_errors_are_those_of_a_local_directory() {
     assert_eq!(shell(space, &mounted.point), shell(space, &root));
 }
 
+/// Lists a directory `many` of that many files through a mount.
+fn check_listing(root: &Path, mount: &Path, files: usize) {
+    fs::create_dir(root.join("many")).expect("it can be made");
+    for number in 0..files {
+        File::create(root.join(format!("many/{number}"))).expect("it can be made");
+    }
+    let started = Instant::now();
+    let names = fs::read_dir(mount.join("many")).expect("it can be listed").flatten().count();
+    eprintln!("{names} names listed in {:?}", started.elapsed());
+    assert_eq!(names, files);
+}
+
+#[test]
+#[ignore = "it creates 100,000 files; run it by name"]
+fn a_directory_of_a_hundred_thousand_files_is_listed() {
+    let root = scratch::directory("mount-many-root");
+    let server = DataServer::start(&root, &["--writable"]);
+    let mounted = mount_or_skip!("mount-many", &format!("grpc+tcp://{}/", server.address), "--wait", "20s");
+    check_listing(&root, &mounted.point, 100_000);
+}
+
+#[test]
+fn appended_lines_are_not_lost_while_the_directory_is_listed() {
+    let root = scratch::directory("mount-append-root");
+    let server = DataServer::start(&root, &["--writable"]);
+    let mounted = mount_or_skip!("mount-append", &format!("grpc+tcp://{}/", server.address), "--wait", "20s");
+    for number in 0..200 {
+        File::create(root.join(format!("other{number}"))).expect("it can be made");
+    }
+    let (log, ended) = (mounted.point.join("log"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _lister = scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(&mounted.point).expect("it can be listed").flatten() {
+                    drop(entry.metadata());
+                }
+            }
+        });
+        let mut open = OpenOptions::new().append(true).create(true).open(&log).expect("it opens");
+        let written = (0..3_000).try_for_each(|number| writeln!(open, "line {number}"));
+        ended.store(true, Ordering::Relaxed);
+        written.expect("it can be written");
+    });
+    let expected: String = (0..3_000).map(|number| format!("line {number}\n")).collect();
+    assert!(fs::read_to_string(root.join("log")).expect("it is stored") == expected);
+}
+
+#[test]
+fn a_handle_of_a_replaced_file_neither_changes_nor_serves_the_new_file() {
+    let root = scratch::directory("mount-replaced-root");
+    let server = DataServer::start(&root, &["--writable"]);
+    let mounted = mount_or_skip!("mount-replaced", &format!("grpc+tcp://{}/", server.address), "--wait", "20s");
+    let (stored, path) = (root.join("f"), mounted.point.join("f"));
+    let old_content = pseudorandom_bytes(600_000);
+    fs::write(&stored, &old_content).expect("it can be written");
+    let old = OpenOptions::new().read(true).write(true).open(&path).expect("it opens");
+    let mut found = vec![0; 600_000];
+    old.read_exact_at(&mut found, 0).expect("it can be read");
+    assert!(found == old_content);
+    // Another client replaces the file by one of another size.
+    let new_content = vec![7; 700_000];
+    fs::write(root.join("new"), &new_content).expect("it can be written");
+    fs::rename(root.join("new"), &stored).expect("it can be renamed");
+    std::thread::sleep(ATTRIBUTE_LIFETIME);
+    let new = File::open(&path).expect("it opens");
+    let failed = old.read_exact_at(&mut found, 0);
+    let mut found = vec![0; 700_000];
+    new.read_exact_at(&mut found, 0).expect("it can be read");
+    assert!(found == new_content);
+    assert_eq!(errno(failed), Some(libc::ESTALE));
+    assert_eq!(errno(old.write_all_at(b"old", 0)), Some(libc::ESTALE));
+    drop((old, new));
+    assert!(fs::read(&stored).expect("it is stored") == new_content);
+}
+
 #[test]
 fn long_directories_names_that_servers_reject_and_files_that_others_replace() {
     needs!("python3");
@@ -163,14 +241,7 @@ fn long_directories_names_that_servers_reject_and_files_that_others_replace() {
     let url = format!("grpc+tcp://{}/", server.address);
     let mounted = mount_or_skip!("mount-names", &url, "--wait", "20s");
     let at = |name: &str| mounted.point.join(name);
-    fs::create_dir(root.join("many")).expect("it can be made");
-    for number in 0..100_000 {
-        File::create(root.join(format!("many/{number}"))).expect("it can be made");
-    }
-    let started = Instant::now();
-    let names = fs::read_dir(at("many")).expect("it can be listed").flatten().count();
-    eprintln!("{names} names listed in {:?}", started.elapsed());
-    assert_eq!(names, 100_000);
+    check_listing(&root, &mounted.point, 10_000);
     // Another client replaces a file that is open.
     fs::write(root.join("r"), pseudorandom_bytes(3_000_000)).expect("it can be written");
     let open = File::open(at("r")).expect("it can be opened");
@@ -234,10 +305,8 @@ fn the_rules_of_the_server_apply_to_the_token_of_a_mount() {
 }
 
 #[test]
-fn two_writers_and_a_full_disk_leave_complete_files() {
+fn two_writers_leave_complete_files() {
     let root = scratch::directory("mount-writers-root");
-    let tmpfs = root.join("small");
-    fs::create_dir(&tmpfs).expect("it can be made");
     let server = DataServer::start(&root, &["--writable"]);
     let url = format!("grpc+tcp://{}/", server.address);
     let mounts = [
@@ -260,13 +329,21 @@ fn two_writers_and_a_full_disk_leave_complete_files() {
         drop(file);
         assert!(fs::read(root.join("both")).expect("it is stored") == vec![writer; 600_000]);
     }
-    // A process that may not write, and a storage that is full.
+}
+
+#[test]
+fn a_full_disk_leaves_the_complete_old_file() {
+    let root = scratch::directory("mount-full-root");
+    let tmpfs = root.join("small");
+    fs::create_dir(&tmpfs).expect("it can be made");
+    let server = DataServer::start(&root, &["--writable"]);
+    let mounted = mount_or_skip!("mount-full", &format!("grpc+tcp://{}/", server.address), "--wait", "20s");
     let mounted_small = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&tmpfs).status();
     if !mounted_small.is_ok_and(|status| status.success()) {
         skip!("small-disk", "this machine does not permit to mount a small file system");
     }
     let unmount = UnmountOnDrop(tmpfs.clone());
-    let full = mounts[0].point.join("small/full");
+    let full = mounted.point.join("small/full");
     fs::write(&full, "before").expect("it can be written");
     let mut file = File::create(&full).expect("it opens");
     file.write_all(&pseudorandom_bytes(3_000_000)).expect("it can be written");

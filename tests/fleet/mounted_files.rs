@@ -11,7 +11,6 @@ use godwit_tests::binary::{GodwitProcess, godwit, process_timeout};
 use godwit_tests::processes::{is_running, send_signal};
 use godwit_tests::scratch;
 use godwit_tests::tool::run_checked;
-use godwit_tests::wait::wait_until;
 
 use super::server_pool::path_text;
 
@@ -37,11 +36,10 @@ impl MountedFiles {
     pub(super) fn start(label: &str, words: &[&str]) -> Option<Self> {
         let point = scratch::directory(label);
         let command = godwit().arg("mount").arg(words[0]).arg(&point).args(&words[1..]).arg("--foreground");
-        let running = command.end_with_this_thread().spawn();
-        let process = running.process_id();
-        wait_until("the files are mounted", || is_mounted(&point) || !is_running(process));
-        if is_mounted(&point) {
-            return Some(Self { process: Some(running), point, _end_sender: kill_after_timeout(process) });
+        let mut running = command.end_with_this_thread().spawn();
+        let end_sender = kill_after_timeout(running.process_id());
+        if running.read_line().contains("is mounted at") {
+            return Some(Self { process: Some(running), point, _end_sender: end_sender });
         }
         let ended = running.wait_with_output();
         assert_eq!(ended.status.code(), Some(4), "{}", ended.describe());

@@ -1,6 +1,7 @@
 //! The built program `godwit`, run as users run it.
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -165,6 +166,18 @@ impl GodwitProcess {
     /// Returns the process id.
     pub fn process_id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Returns the next line of the standard output; it is empty if the process has ended. The line is not part of the
+    /// output that [`Self::wait_with_output`] returns.
+    pub fn read_line(&mut self) -> String {
+        let stdout = self.child.stdout.as_mut().expect("it is a pipe");
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        // A buffer would take more than the line.
+        while !line.ends_with(b"\n") && stdout.read(&mut byte).is_ok_and(|count| count == 1) {
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line).into_owned()
     }
 
     /// Waits until the process exits, and returns its output.

@@ -60,6 +60,10 @@ pub enum ErrorReason {
     InvalidFileName,
     /// The storage of the server is read-only.
     ReadOnlyStorage,
+    /// The old and the new path are on different file systems of the server.
+    CrossesDevices,
+    /// The storage of the server does not support files of this size.
+    FileTooLarge,
     /// The user of the server process has no permission to access the file.
     StorageAccessDenied,
 }
@@ -85,7 +89,7 @@ struct ErrorInfo {
 }
 
 impl ErrorReason {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 23] = [
         Self::UnknownSession,
         Self::GrantRejected,
         Self::TicketExpired,
@@ -106,6 +110,8 @@ impl ErrorReason {
         Self::IsADirectory,
         Self::InvalidFileName,
         Self::ReadOnlyStorage,
+        Self::CrossesDevices,
+        Self::FileTooLarge,
         Self::StorageAccessDenied,
     ];
 
@@ -132,6 +138,8 @@ impl ErrorReason {
             Self::IsADirectory => "IS_A_DIRECTORY",
             Self::InvalidFileName => "INVALID_FILE_NAME",
             Self::ReadOnlyStorage => "READ_ONLY_STORAGE",
+            Self::CrossesDevices => "CROSSES_DEVICES",
+            Self::FileTooLarge => "FILE_TOO_LARGE",
             Self::StorageAccessDenied => "STORAGE_ACCESS_DENIED",
         }
     }

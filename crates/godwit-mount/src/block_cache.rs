@@ -56,6 +56,11 @@ impl BlockCache {
         Self { state: Mutex::default(), changed: Condvar::new(), max_blocks: max_blocks.max(1) }
     }
 
+    /// Returns the largest number of present blocks.
+    pub(crate) fn max_blocks(&self) -> u64 {
+        self.max_blocks as u64
+    }
+
     fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

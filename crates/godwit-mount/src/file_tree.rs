@@ -5,12 +5,15 @@
 //! by [`FileTree::flush`] when a program closes or syncs the file. A file that is removed or replaced while it is open
 //! is copied to a scratch file before, so that its handles keep their content.
 
+mod extended_attributes;
+mod versions;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -22,10 +25,6 @@ use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFi
 
 /// Largest size of a file name, bytes (`NAME_MAX` of Linux).
 pub(crate) const MAX_NAME_BYTES: usize = 255;
-/// Extended attribute with the BLAKE3 of a file, hexadecimal.
-pub(crate) const DIGEST_ATTRIBUTE: &str = "user.godwit.blake3";
-/// Extended attribute with the name of a file as a dataset of its server.
-pub(crate) const DATASET_ATTRIBUTE: &str = "user.godwit.dataset";
 
 /// Receives messages for the log of a mount.
 pub type MountLog = Arc<dyn Fn(&str) + Send + Sync>;
@@ -70,6 +69,7 @@ fn stale() -> StorageError {
     StorageError { errno: libc::ESTALE, message: "the file was removed or replaced".to_owned() }
 }
 
+/// Compares two versions of a file. The field `version` is not compared, because a rename changes it.
 fn is_same_version(one: &Attributes, other: &Attributes) -> bool {
     (one.size_bytes, one.modified) == (other.size_bytes, other.modified)
 }
@@ -139,12 +139,6 @@ impl FileTree {
         Ok((lock(&self.inodes).look_up(&path), attributes))
     }
 
-    /// Counts a lookup of an entry whose attributes are known.
-    pub(crate) fn count_look_up(&self, parent: u64, name: &OsStr) -> Result<u64, StorageError> {
-        let path = self.child_path(parent, name)?;
-        Ok(lock(&self.inodes).look_up(&path))
-    }
-
     /// Removes lookups of an inode.
     pub(crate) fn forget(&self, inode: u64, lookups: u64) {
         lock(&self.inodes).forget(inode, lookups);
@@ -182,7 +176,8 @@ impl FileTree {
                 let _change = modified.map(|_| self.lock_version_changes());
                 let before = modified.map(|_| self.storage.attributes(&path)).transpose()?;
                 self.storage.set_attributes(&path, mode, modified)?;
-                if let Some(before) = before {
+                // Handles of staged content do not read the stored file.
+                if let Some(before) = before.filter(|_| self.staged(inode).is_none()) {
                     self.reopen_handles(inode, &path, &before)?;
                 }
             }
@@ -194,7 +189,7 @@ impl FileTree {
         // The kernel closes handles later than programs do. Without this handle, the end of another one could drop the
         // content after its size was changed and before it is stored.
         self.count_handle(inode)?;
-        let resized = self.staged_content(inode, size_bytes > 0).and_then(|staged| staged.set_size(size_bytes));
+        let resized = self.staged_content(inode, size_bytes > 0, None).and_then(|staged| staged.set_size(size_bytes));
         let stored = resized.and_then(|()| if by_handle { Ok(()) } else { self.flush_inode(inode) });
         self.end_handle(inode);
         stored
@@ -214,28 +209,13 @@ impl FileTree {
         self.drop_staged(inode);
     }
 
-    /// Opens the stored file again for the handles of an inode whose modification time this mount has changed, because
-    /// the time is part of the version that a handle reads.
-    fn reopen_handles(&self, inode: u64, path: &Path, before: &Attributes) -> Result<(), StorageError> {
-        let is_affected = |open: &&Arc<OpenFile>| {
-            let stored = lock(&open.stored);
-            open.inode == inode && stored.as_ref().is_some_and(|stored| is_same_version(&stored.attributes(), before))
-        };
-        let affected: Vec<_> = lock(&self.handles).values().filter(is_affected).cloned().collect();
-        if !affected.is_empty() {
-            let stored = self.storage.open(path)?;
-            affected.iter().for_each(|open| *lock(&open.stored) = Some(stored.clone()));
-        }
-        Ok(())
-    }
-
     /// Opens a file, and empties it if `truncates` is true.
     pub(crate) fn open(&self, inode: u64, truncates: bool) -> Result<OpenedFile, StorageError> {
         // Staged content is kept while an inode has handles, so count the handle before the stored file is opened.
         self.count_handle(inode)?;
         let handle = self.add_handle(inode);
         let opened = match truncates {
-            true => self.staged_content(inode, false).and_then(|staged| staged.set_size(0)).map(|()| false),
+            true => self.staged_content(inode, false, None).and_then(|staged| staged.set_size(0)).map(|()| false),
             false => self.open_stored(inode, handle),
         };
         match opened {
@@ -253,12 +233,15 @@ impl FileTree {
         if self.staged(number).is_some() {
             return Ok(true);
         }
+        let _unchanged = self.lock_versions();
         let stored = self.storage.open(&self.path(number)?)?;
-        let version = stored.attributes().version;
+        let attributes = stored.attributes();
         *lock(&self.handle(handle)?.stored) = Some(stored);
         let mut inodes = lock(&self.inodes);
         let inode = inodes.get_mut(number).ok_or_else(stale)?;
         // If the content was staged meanwhile, the kernel has its pages.
+        let version = attributes.version;
+        inode.cached = Some(attributes);
         Ok(inode.staged.is_some() || inode.cached_version.replace(version) == Some(version))
     }
 
@@ -272,7 +255,7 @@ impl FileTree {
         truncates: bool,
     ) -> Result<(u64, Attributes, OpenedFile), StorageError> {
         let path = self.new_path(parent, name)?;
-        if self.look_up_exists(&path) {
+        if self.look_up_exists(&path)? {
             // The kernel did not know the file, for example because another client has created it.
             return match is_exclusive {
                 true => Err(StorageError::new(libc::EEXIST, &path)),
@@ -283,6 +266,8 @@ impl FileTree {
         let attributes = staged.attributes()?;
         let inode = {
             let mut inodes = lock(&self.inodes);
+            // Another client may have removed a file of this path that is open. Its handles do not use the new file.
+            inodes.detach(&path);
             let number = inodes.look_up(&path);
             if let Some(inode) = inodes.get_mut(number) {
                 inode.staged = Some(staged);
@@ -305,9 +290,15 @@ impl FileTree {
         Ok((inode, Attributes { size_bytes, ..attributes }, opened))
     }
 
-    fn look_up_exists(&self, path: &Path) -> bool {
-        lock(&self.inodes).at_path(path).is_some_and(|inode| inode.staged.is_some())
-            || self.storage.attributes(path).is_ok()
+    /// Reports whether a path exists. Errors other than `ENOENT` do not mean that it is free.
+    fn look_up_exists(&self, path: &Path) -> Result<bool, StorageError> {
+        if self.staged_at(path).is_some() {
+            return Ok(true);
+        }
+        match self.storage.attributes(path) {
+            Err(error) if error.errno == libc::ENOENT => Ok(false),
+            found => found.map(|_| true),
+        }
     }
 
     /// Returns a new handle of an inode, which the caller has counted.
@@ -325,15 +316,15 @@ impl FileTree {
     /// Returns up to `size_bytes` bytes from an offset; fewer only at the end of the file.
     pub(crate) fn read(&self, handle: u64, offset: u64, size_bytes: usize) -> Result<Bytes, StorageError> {
         let open = self.handle(handle)?;
-        if let Some(staged) = self.staged(open.inode) {
+        if let Some(staged) = self.staged_of(&open)? {
             return staged.read_at(offset, size_bytes);
         }
-        let stored = lock(&open.stored).clone().ok_or_else(stale)?;
+        let stored = self.stored_of(&open)?;
         match stored.read_at(offset, size_bytes) {
             Err(error) if error.errno == libc::ESTALE => {
                 // Wait until this mount has finished the change of a name or time.
-                let _unchanged = self.version_changes.read().unwrap_or_else(PoisonError::into_inner);
-                if let Some(staged) = self.staged(open.inode) {
+                let _unchanged = self.lock_versions();
+                if let Some(staged) = self.staged_of(&open)? {
                     return staged.read_at(offset, size_bytes);
                 }
                 let moved = self.reopen(&open).ok_or(error)?;
@@ -343,31 +334,22 @@ impl FileTree {
         }
     }
 
-    fn lock_version_changes(&self) -> RwLockWriteGuard<'_, ()> {
-        self.version_changes.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Opens a file again that this mount has renamed while it is open. Returns `None` if the file at the present path
-    /// is another version.
-    fn reopen(&self, open: &OpenFile) -> Option<Arc<dyn StoredFile>> {
-        let before = lock(&open.stored).clone()?;
-        let stored = self.storage.open(&self.path(open.inode).ok()?).ok()?;
-        if !is_same_version(&stored.attributes(), &before.attributes()) {
-            return None;
-        }
-        *lock(&open.stored) = Some(stored.clone());
-        Some(stored)
-    }
-
     /// Writes bytes at an offset.
     pub(crate) fn write(&self, handle: u64, offset: u64, data: &[u8]) -> Result<(), StorageError> {
         let open = self.handle(handle)?;
-        self.staged_content(open.inode, true)?.write_at(data, offset)
+        let staged = self.staged_content(open.inode, true, Some(&open))?;
+        open.check_base(&staged)?;
+        staged.write_at(data, offset)
     }
 
     /// Returns the staged content of an inode. If there is none, creates it: a copy of the stored file, or an empty file
-    /// with its attributes if `keeps_bytes` is false.
-    fn staged_content(&self, number: u64, keeps_bytes: bool) -> Result<Arc<StagedFile>, StorageError> {
+    /// with its attributes if `keeps_bytes` is false. A handle that writes requires its own version of the file.
+    fn staged_content(
+        &self,
+        number: u64,
+        keeps_bytes: bool,
+        writer: Option<&OpenFile>,
+    ) -> Result<Arc<StagedFile>, StorageError> {
         let mut staging = lock(&self.staging_inodes);
         while staging.contains(&number) {
             staging = self.staging_ended.wait(staging).unwrap_or_else(PoisonError::into_inner);
@@ -377,18 +359,29 @@ impl FileTree {
         }
         staging.insert(number);
         drop(staging);
-        let staged = self.create_staged(number, keeps_bytes);
+        let staged = self.create_staged(number, keeps_bytes, writer);
         lock(&self.staging_inodes).remove(&number);
         self.staging_ended.notify_all();
         staged
     }
 
-    fn create_staged(&self, number: u64, keeps_bytes: bool) -> Result<Arc<StagedFile>, StorageError> {
-        let _unchanged = self.version_changes.read().unwrap_or_else(PoisonError::into_inner);
+    fn create_staged(
+        &self,
+        number: u64,
+        keeps_bytes: bool,
+        writer: Option<&OpenFile>,
+    ) -> Result<Arc<StagedFile>, StorageError> {
+        let _unchanged = self.lock_versions();
         let path = self.path(number)?;
         let staged = match keeps_bytes {
-            true => StagedFile::copy_of(&*self.storage.open(&path)?, &self.scratch_directory)?,
-            false => StagedFile::create(&self.scratch_directory, self.storage.attributes(&path)?.mode, false)?,
+            true => {
+                let stored = self.storage.open(&path)?;
+                if writer.is_some_and(|open| !open.accepts(&stored.attributes())) {
+                    return Err(stale());
+                }
+                StagedFile::copy_of(&*stored, &self.scratch_directory)?
+            }
+            false => StagedFile::emptied(&self.storage.attributes(&path)?, &self.scratch_directory)?,
         };
         let staged = Arc::new(staged);
         lock(&self.inodes).get_mut(number).ok_or_else(stale)?.staged = Some(staged.clone());
@@ -407,6 +400,21 @@ impl FileTree {
         }
     }
 
+    /// Stores the content of all files that were changed and are still open, when the mount has ended.
+    pub(crate) fn store_changes(&self) {
+        let changed = lock(&self.inodes).changed();
+        for (inode, path) in changed {
+            if let Err(error) = self.flush_inode(inode) {
+                (self.log)(&format!("changes of {} were lost: {error}", path.display()));
+            }
+        }
+    }
+
+    /// Reports whether an open file has content that is not stored.
+    pub(crate) fn has_unstored_changes(&self) -> bool {
+        !lock(&self.inodes).changed().is_empty()
+    }
+
     /// Closes a file handle.
     pub(crate) fn release(&self, handle: u64) {
         let Some(open) = lock(&self.handles).remove(&handle) else { return };
@@ -422,7 +430,7 @@ impl FileTree {
         let mut inodes = lock(&self.inodes);
         let dropped = match inodes.get_mut(number) {
             Some(inode) if inode.open_handles == 0 && inode.staged.is_some() => {
-                inode.cached_version = None;
+                (inode.cached_version, inode.cached) = (None, None);
                 inode.staged.take()
             }
             _ => None,
@@ -511,7 +519,7 @@ impl FileTree {
             inodes.number_of(path).filter(|number| inodes.get(*number).is_some_and(|inode| inode.open_handles > 0))
         };
         match open {
-            Some(number) => self.staged_content(number, true).map(|_| true),
+            Some(number) => self.staged_content(number, true, None).map(|_| true),
             None => Ok(false),
         }
     }
@@ -525,7 +533,7 @@ impl FileTree {
     ) -> Result<(), StorageError> {
         let (from, to) = (self.child_path(parent, name)?, self.new_path(new_parent, new_name)?);
         if from == to {
-            return match self.look_up_exists(&from) {
+            return match self.look_up_exists(&from)? {
                 true => Ok(()),
                 false => Err(StorageError::new(libc::ENOENT, &from)),
             };
@@ -542,7 +550,7 @@ impl FileTree {
         if let Some((staged, content)) = &moved_content {
             staged.store_locked(content, &*self.storage, &from)?;
         }
-        if !replace && self.look_up_exists(&to) {
+        if !replace && self.look_up_exists(&to)? {
             return Err(StorageError::new(libc::EEXIST, &to));
         }
         self.storage.rename(&from, &to, replace)?;
@@ -559,31 +567,6 @@ impl FileTree {
     /// Returns size and free space.
     pub(crate) fn space(&self) -> Result<StorageSpace, StorageError> {
         self.storage.space()
-    }
-
-    /// Returns the names of the extended attributes of an inode.
-    pub(crate) fn attribute_names(&self, inode: u64) -> Result<&'static [&'static str], StorageError> {
-        match self.attributes(inode)?.is_directory {
-            true => Ok(&[]),
-            false => Ok(&[DIGEST_ATTRIBUTE, DATASET_ATTRIBUTE]),
-        }
-    }
-
-    /// Returns the value of an extended attribute; `None` if the inode does not have it. Content that is not stored yet
-    /// has no digest.
-    pub(crate) fn attribute_value(&self, inode: u64, name: &OsStr) -> Result<Option<Vec<u8>>, StorageError> {
-        let is = |known: &str| name.as_bytes() == known.as_bytes();
-        if !(is(DIGEST_ATTRIBUTE) || is(DATASET_ATTRIBUTE)) || self.attributes(inode)?.is_directory {
-            return Ok(None);
-        }
-        let path = self.path(inode)?;
-        if is(DATASET_ATTRIBUTE) {
-            return Ok(Some(self.dataset_prefix.join(path).into_os_string().as_encoded_bytes().to_vec()));
-        }
-        match self.staged(inode).is_some_and(|staged| staged.is_changed()) {
-            true => Ok(None),
-            false => self.storage.digest(&path).map(|digest| Some(digest.into_bytes())),
-        }
     }
 }
 

@@ -5,13 +5,13 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::file_tree::{FileTree, MAX_NAME_BYTES};
@@ -36,7 +36,7 @@ const GENERATION: Generation = Generation(0);
 
 /// A [`FileTree`] as the kernel sees it.
 pub(crate) struct FuseAdapter {
-    pub(crate) tree: FileTree,
+    pub(crate) tree: Arc<FileTree>,
     /// Owner of all files.
     pub(crate) user: u32,
     pub(crate) group: u32,
@@ -119,10 +119,10 @@ fn cache_flags(keeps_cache: bool) -> FopenFlags {
 
 impl Filesystem for FuseAdapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Without readdirplus: it would send the sizes at the time of opendir, and a program that appends to a file
+        // meanwhile would write at its old end.
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             // Modes have no set-user-id bits, so a write has none to remove.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -135,6 +135,11 @@ impl Filesystem for FuseAdapter {
         config.set_max_write(MAX_REQUEST_BYTES).map_err(unsupported)?;
         config.set_max_background(MAX_BACKGROUND_REQUESTS).map_err(|_| io::Error::from_raw_os_error(libc::EPROTO))?;
         Ok(())
+    }
+
+    fn destroy(&mut self) {
+        // The connection to the kernel may end before the kernel has closed all files, for example by umount --force.
+        self.tree.store_changes();
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -310,37 +315,6 @@ impl Filesystem for FuseAdapter {
         let found = entries.iter().map(|entry| (UNKNOWN_INODE, entry.attributes.is_directory, entry.name.as_os_str()));
         for (next, (inode, is_directory, name)) in (1..).zip(dots.into_iter().chain(found)).skip(offset as usize) {
             if reply.add(inode, next, file_type(is_directory), name) {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    fn readdirplus(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let entries = match self.tree.directory_entries(handle.0) {
-            Ok(entries) => entries,
-            Err(error) => return reply.error(self.error(&error)),
-        };
-        // `.` and `..` do not count as lookups.
-        for (next, name) in (1..).zip([".", ".."]).skip(offset as usize) {
-            let directory = Attributes {
-                is_directory: true,
-                size_bytes: 0,
-                mode: 0o755,
-                modified: SystemTime::UNIX_EPOCH,
-                version: 0,
-            };
-            let attributes = self.file_attributes(inode.0, &directory);
-            if reply.add(inode, next, name, &Duration::ZERO, &attributes, GENERATION) {
-                return reply.ok();
-            }
-        }
-        for (next, entry) in (3..).zip(entries.iter()).skip((offset as usize).saturating_sub(2)) {
-            let Ok(number) = self.tree.count_look_up(inode.0, &entry.name) else { continue };
-            let attributes = self.file_attributes(number, &entry.attributes);
-            if reply.add(INodeNo(number), next, &entry.name, &ATTRIBUTE_LIFETIME, &attributes, GENERATION) {
-                // The entry did not fit, so the kernel does not know of this lookup.
-                self.tree.forget(number, 1);
                 break;
             }
         }

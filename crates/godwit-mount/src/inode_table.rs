@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::staged_file::StagedFile;
+use crate::storage::Attributes;
 
 /// Inode number of the mounted directory.
 pub(crate) const ROOT_INODE: u64 = 1;
@@ -20,7 +21,9 @@ pub(crate) struct Inode {
     pub(crate) open_handles: u32,
     /// Content that replaces the stored file while the file is open.
     pub(crate) staged: Option<Arc<StagedFile>>,
-    /// Version of the stored file whose pages the kernel may have.
+    /// Attributes of the stored version whose pages the kernel may have.
+    pub(crate) cached: Option<Attributes>,
+    /// Number of that version, unless a rename has changed it.
     pub(crate) cached_version: Option<u64>,
 }
 
@@ -83,6 +86,15 @@ impl InodeTable {
             let path = inode.path.as_deref().filter(|path| path.parent() == Some(directory))?;
             Some((path, inode.staged.as_ref()?))
         })
+    }
+
+    /// Returns the inodes that have a path and staged content that is not stored.
+    pub(crate) fn changed(&self) -> Vec<(u64, PathBuf)> {
+        let changed = |(number, inode): (&u64, &Inode)| {
+            let is_changed = inode.staged.as_ref().is_some_and(|staged| staged.is_changed());
+            Some((*number, inode.path.clone().filter(|_| is_changed)?))
+        };
+        self.inodes.iter().filter_map(changed).collect()
     }
 
     /// Removes lookups of the kernel. An inode without lookups and open handles is removed.

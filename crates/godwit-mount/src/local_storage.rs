@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use godwit_transfer::StorageSpace;
 use godwit_transfer::file_listing::Entry;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
+use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile, WriteOptions};
 
 /// A directory of this host.
 #[derive(Debug)]
@@ -110,16 +110,15 @@ impl Storage for LocalStorage {
         }
     }
 
-    fn write_file(&self, path: &Path, local: &Path, is_exclusive: bool) -> Result<(), StorageError> {
+    fn write_file(&self, path: &Path, local: &Path, options: &WriteOptions) -> Result<(), StorageError> {
         let target = self.resolve(path);
         let write = || {
             let mut source = File::open(local)?;
-            let found = source.metadata()?;
             let mut copy = tempfile::Builder::new().prefix(".godwit-").tempfile_in(parent_directory(&target))?;
             io::copy(&mut source, copy.as_file_mut())?;
-            set_attributes(copy.path(), Some(found.permissions().mode()), Some(found.modified()?))?;
+            set_attributes(copy.path(), Some(options.mode), Some(options.modified))?;
             copy.as_file().sync_all()?;
-            match is_exclusive {
+            match options.is_exclusive {
                 true => copy.persist_noclobber(&target),
                 false => copy.persist(&target),
             }

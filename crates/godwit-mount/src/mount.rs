@@ -1,7 +1,9 @@
 //! A mounted file system: its threads, and its end.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
@@ -17,6 +19,8 @@ const SESSION_THREADS: usize = 16;
 const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;
 /// Interval of the checks whether the file system was unmounted.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Type of the file system in the lists of the kernel.
+const FILE_SYSTEM_TYPE: &[u8] = b"fuse.godwit";
 /// Program by which users other than root unmount.
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -35,6 +39,7 @@ pub struct MountOptions {
 pub struct Mount {
     mount_point: PathBuf,
     session: Option<BackgroundSession>,
+    tree: Arc<FileTree>,
 }
 
 impl Mount {
@@ -48,11 +53,12 @@ impl Mount {
         }
         let mount_point = mount_point.canonicalize()?;
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        let adapter = FuseAdapter { tree, user, group };
+        let tree = Arc::new(tree);
+        let adapter = FuseAdapter { tree: tree.clone(), user, group };
         let session = Session::new(adapter, &mount_point, &session_options(options))?.spawn()?;
         // This is an optimization that only root may make.
         let _ = set_kernel_read_ahead(&mount_point);
-        Ok(Self { mount_point, session: Some(session) })
+        Ok(Self { mount_point, session: Some(session), tree })
     }
 
     /// Waits until the file system is unmounted, for example by `umount`, or until the time is over. Returns `None` if
@@ -66,6 +72,11 @@ impl Mount {
             thread::sleep(END_CHECK_INTERVAL);
         }
         Some(self.session.take().map_or(Ok(()), BackgroundSession::join))
+    }
+
+    /// Reports whether files have changes that are not stored.
+    pub fn has_unstored_changes(&self) -> bool {
+        self.tree.has_unstored_changes()
     }
 
     /// Unmounts the file system. If files are open, it leaves the directory tree at once, and ends when they are closed.
@@ -108,6 +119,31 @@ pub fn is_dead_mount(mount_point: &Path) -> bool {
     fs::metadata(mount_point).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
 }
 
+/// Reports whether the kernel lists a file system of godwit at a directory. `mount_point` is absolute, without links.
+/// Unlike the metadata of the directory, the list does not come from a cache.
+///
+/// # Errors
+/// The I/O error of `/proc/self/mountinfo`.
+pub fn is_mounted(mount_point: &Path) -> io::Result<bool> {
+    Ok(has_mount(&fs::read("/proc/self/mountinfo")?, mount_point))
+}
+
+/// Reports whether the text of a mountinfo file (proc_pid_mountinfo(5)) contains a mount of godwit at a directory.
+fn has_mount(mountinfo: &[u8], mount_point: &Path) -> bool {
+    let mut escaped = Vec::new();
+    for byte in mount_point.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            byte => escaped.push(*byte),
+        }
+    }
+    mountinfo.split(|byte| *byte == b'\n').any(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        fields.nth(4) == Some(&escaped[..])
+            && fields.skip_while(|field| *field != b"-").nth(1) == Some(FILE_SYSTEM_TYPE)
+    })
+}
+
 /// Removes a mount from the directory tree, also while files are open.
 ///
 /// # Errors
@@ -122,5 +158,19 @@ pub fn unmount_lazily(mount_point: &Path) -> io::Result<()> {
     match output.status.success() {
         true => Ok(()),
         false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_found_in_the_list_of_the_kernel_by_its_directory_and_its_type() {
+        let list = b"36 35 0:52 / /mnt/a\\040b rw,nosuid - fuse.godwit grpc+tcp://h rw\n\
+                     37 35 0:53 / /mnt/c rw shared:1 - ext4 /dev/sda1 rw\n\
+                     38 35 0:54 / /mnt/d rw shared:1 - fuse.godwit /data rw\n";
+        let found = ["/mnt/a b", "/mnt/c", "/mnt/d", "/mnt"].map(|point| has_mount(list, point.as_ref()));
+        assert_eq!(found, [true, false, true, false]);
     }
 }

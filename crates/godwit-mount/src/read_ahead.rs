@@ -39,8 +39,15 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Records a read of bytes `[start, end)`, which are in `blocks`. `block_count` is the number of blocks of the file.
-    pub(crate) fn record_read(&mut self, bytes: Range<u64>, blocks: Range<u64>, block_count: u64) -> ReadPlan {
+    /// Records a read of bytes `[start, end)`, which are in `blocks`. `block_count` is the number of blocks of the file;
+    /// `max_window_blocks` bounds the window, so that the streams of all files fit into the cache.
+    pub(crate) fn record_read(
+        &mut self,
+        bytes: Range<u64>,
+        blocks: Range<u64>,
+        block_count: u64,
+        max_window_blocks: u64,
+    ) -> ReadPlan {
         let is_stream = bytes.start <= self.stream_end.saturating_add(REORDERING_BYTES)
             && bytes.end.saturating_add(REORDERING_BYTES) >= self.stream_end;
         if !is_stream {
@@ -48,14 +55,21 @@ impl ReadAhead {
             return self.record_lookup(blocks.start);
         }
         self.stream_end = self.stream_end.max(bytes.end);
+        let max_window_blocks = max_window_blocks.clamp(MIN_WINDOW_BLOCKS, MAX_WINDOW_BLOCKS);
+        self.window_blocks = self.window_blocks.min(max_window_blocks);
         // In a long stream, a quarter of the window is requested at a time, so several requests are running.
         if self.requested_end >= (blocks.end + self.window_blocks * 3 / 4).min(block_count) {
             return ReadPlan::Stream(0..0);
         }
-        self.window_blocks = (self.window_blocks * 2).clamp(MIN_WINDOW_BLOCKS, MAX_WINDOW_BLOCKS);
+        self.window_blocks = (self.window_blocks * 2).clamp(MIN_WINDOW_BLOCKS, max_window_blocks);
         let start = self.requested_end.max(blocks.start);
         self.requested_end = (blocks.end + self.window_blocks).min(block_count);
         ReadPlan::Stream(start..self.requested_end.max(start))
+    }
+
+    /// Reports whether the last read continued a stream.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.window_blocks > 0
     }
 
     fn record_lookup(&mut self, block: u64) -> ReadPlan {
@@ -78,7 +92,7 @@ mod tests {
 
     fn read(ahead: &mut ReadAhead, start: u64, size: u64) -> ReadPlan {
         let end = start + size;
-        ahead.record_read(start..end, start / BLOCK..end.div_ceil(BLOCK), 1000)
+        ahead.record_read(start..end, start / BLOCK..end.div_ceil(BLOCK), 1000, MAX_WINDOW_BLOCKS)
     }
 
     #[test]
@@ -105,5 +119,22 @@ mod tests {
         assert_eq!(read(&mut ahead, 900 * BLOCK + 65536, 65536), ReadPlan::Blocks);
         assert_eq!(read(&mut ahead, 300 * BLOCK, 65536), ReadPlan::Blocks);
         assert_eq!(read(&mut ahead, 300 * BLOCK + 65536, 65536), ReadPlan::Stream(300..303));
+    }
+
+    #[test]
+    fn a_window_shrinks_to_its_share_of_the_cache() {
+        let mut ahead = ReadAhead::default();
+        for at in 0..40 {
+            read(&mut ahead, at * BLOCK, BLOCK);
+        }
+        let end = ahead.requested_end;
+        for block in 40..end + 4 {
+            let bytes = block * BLOCK..(block + 1) * BLOCK;
+            let ReadPlan::Stream(range) = ahead.record_read(bytes, block..block + 1, 1000, 1) else {
+                panic!("{block} is in the stream")
+            };
+            assert!(range.is_empty() || range.end <= block + 1 + MIN_WINDOW_BLOCKS, "{block}: {range:?}");
+        }
+        assert!(ahead.is_streaming() && ahead.requested_end > end);
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -14,13 +14,13 @@ use godwit_transfer::file_listing::Entry;
 use godwit_transfer::location::RemoteLocation;
 use godwit_transfer::path_text::{path_to_text, text_to_path};
 use godwit_transfer::unix_time::{time_from_unix, unix_time};
-use godwit_transfer::{Credentials, FileChange, RemoteFiles, StorageSpace, TransferError};
+use godwit_transfer::{Credentials, FileChange, RemoteFiles, StorageSpace, StoreOptions, TransferError};
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::block_cache::{BlockCache, FileVersionKey};
 use crate::read_ahead::{ReadAhead, ReadPlan};
-use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
+use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile, WriteOptions};
 
 /// Largest number of blocks that one call requests: 4 MiB. A longer range is requested by several calls at a time, which
 /// use several connections.
@@ -50,6 +50,37 @@ struct SharedState {
     files: RemoteFiles,
     cache: BlockCache,
     runtime: Handle,
+    /// Number of open files that are read as streams.
+    stream_count: AtomicU64,
+}
+
+/// Blocks that a task has claimed. Those that the task has not received when it ends, also by a panic, fail, so that
+/// their readers do not wait forever.
+struct ClaimedBlocks {
+    shared: Arc<SharedState>,
+    key: Arc<FileVersionKey>,
+    /// The blocks that were not received.
+    blocks: Range<u64>,
+    /// The block whose readers receive the error.
+    reported: Option<u64>,
+    error: StorageError,
+}
+
+impl ClaimedBlocks {
+    fn receive(&mut self, block: u64, data: Bytes) {
+        self.shared.cache.insert(&self.key, block, data);
+        self.blocks.start = block + 1;
+    }
+
+    fn set_error(&mut self, error: &TransferError) {
+        self.error = read_error(&self.key.path, error);
+    }
+}
+
+impl Drop for ClaimedBlocks {
+    fn drop(&mut self) {
+        self.shared.cache.fail(&self.key, self.blocks.clone(), self.reported, &self.error);
+    }
 }
 
 /// A version of a file of a server.
@@ -77,7 +108,8 @@ impl ServerStorage {
         let runtime = runtime.map_err(|error| TransferError::Internal { problem: error.to_string() })?;
         let files = RemoteFiles::new(location, credentials, options.wait_timeout)?;
         let cache = BlockCache::new((options.cache_bytes / BLOCK_BYTES) as usize);
-        let inner = Arc::new(SharedState { files, cache, runtime: runtime.handle().clone() });
+        let (runtime_handle, stream_count) = (runtime.handle().clone(), AtomicU64::new(0));
+        let inner = Arc::new(SharedState { files, cache, runtime: runtime_handle, stream_count });
         Ok(Self { inner, runtime: Some(runtime), cancelled })
     }
 
@@ -166,6 +198,8 @@ fn reason_errno(reason: ErrorReason) -> i32 {
         ErrorReason::NotADirectory => libc::ENOTDIR,
         ErrorReason::IsADirectory => libc::EISDIR,
         ErrorReason::InvalidFileName => libc::ENAMETOOLONG,
+        ErrorReason::CrossesDevices => libc::EXDEV,
+        ErrorReason::FileTooLarge => libc::EFBIG,
         ErrorReason::ReadOnlyStorage => libc::EROFS,
         ErrorReason::StorageAccessDenied => libc::EACCES,
         _ => libc::EIO,
@@ -202,9 +236,11 @@ impl Storage for ServerStorage {
         Ok(file)
     }
 
-    fn write_file(&self, path: &Path, local: &Path, is_exclusive: bool) -> Result<(), StorageError> {
+    fn write_file(&self, path: &Path, local: &Path, options: &WriteOptions) -> Result<(), StorageError> {
         let text = path_to_text(path);
-        self.run(path, self.inner.files.write_file(&text, local, is_exclusive, &self.cancelled))
+        let &WriteOptions { mode, modified, is_exclusive } = options;
+        let options = StoreOptions { mode, modified: unix_time(modified), is_exclusive };
+        self.run(path, self.inner.files.write_file(&text, local, &options, &self.cancelled))
     }
 
     fn create_directory(&self, path: &Path, mode: u32) -> Result<(), StorageError> {
@@ -253,6 +289,21 @@ impl ServerFile {
         self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Records a read of bytes, which are in `blocks`. The windows of all streams take at most half of the cache.
+    fn record_read(&self, bytes: Range<u64>, blocks: Range<u64>) -> ReadPlan {
+        let streams = &self.shared.stream_count;
+        let max_window = self.shared.cache.max_blocks() / (2 * streams.load(Ordering::Relaxed).max(1));
+        let mut read_ahead = self.read_ahead();
+        let was_streaming = read_ahead.is_streaming();
+        let plan = read_ahead.record_read(bytes, blocks, block_count(self.entry.size_bytes), max_window);
+        match (was_streaming, read_ahead.is_streaming()) {
+            (false, true) => streams.fetch_add(1, Ordering::Relaxed),
+            (true, false) => streams.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        plan
+    }
+
     /// Returns a block; requests it if it is absent.
     fn block(&self, block: u64) -> Result<Bytes, StorageError> {
         loop {
@@ -273,12 +324,14 @@ impl ServerFile {
 
     fn request_claimed(&self, claimed: Range<u64>, reported: Option<u64>) {
         let (shared, key, entry) = (self.shared.clone(), self.key.clone(), self.entry.clone());
-        let path = self.path_text.clone();
+        let (path, range) = (self.path_text.clone(), claimed.clone());
+        let error = StorageError::new(libc::EIO, &key.path);
+        let mut claimed = ClaimedBlocks { shared: shared.clone(), key, blocks: claimed, reported, error };
         self.shared.runtime.spawn(async move {
-            let range = claimed.clone();
-            let received = |block, data| shared.cache.insert(&key, block, data);
-            if let Err(error) = shared.files.read_blocks(&path, &entry, range, received).await {
-                shared.cache.fail(&key, claimed, reported, &read_error(&key.path, &error));
+            let received = |block, data| claimed.receive(block, data);
+            let outcome = shared.files.read_blocks(&path, &entry, range, received).await;
+            if let Err(error) = outcome {
+                claimed.set_error(&error);
             }
         });
     }
@@ -290,6 +343,14 @@ impl ServerFile {
     }
 }
 
+impl Drop for ServerFile {
+    fn drop(&mut self) {
+        if self.read_ahead().is_streaming() {
+            self.shared.stream_count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl StoredFile for ServerFile {
     fn read_at(&self, offset: u64, size_bytes: usize) -> Result<Bytes, StorageError> {
         let end = offset.saturating_add(size_bytes as u64).min(self.entry.size_bytes);
@@ -298,7 +359,7 @@ impl StoredFile for ServerFile {
         }
         let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
         let is_one_block = blocks.end - blocks.start == 1;
-        let plan = self.read_ahead().record_read(offset..end, blocks.clone(), block_count(self.entry.size_bytes));
+        let plan = self.record_read(offset..end, blocks.clone());
         match plan {
             ReadPlan::Bytes if is_one_block && self.shared.cache.is_absent(&self.key, blocks.start) => {
                 return self.read_bytes(offset..end);

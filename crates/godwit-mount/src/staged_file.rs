@@ -1,8 +1,8 @@
 //! A file that a program writes: a scratch file of this host until it is stored.
 
-use std::fs::{File, FileTimes, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tempfile::NamedTempFile;
 
 use crate::local_storage::read_up_to;
-use crate::storage::{Attributes, Storage, StorageError, StoredFile};
+use crate::storage::{Attributes, Storage, StorageError, StoredFile, WriteOptions};
 
 /// Number of bytes that are read at a time when a stored file is copied to a scratch file.
 const COPY_BYTES: usize = 1 << 20;
@@ -19,6 +19,8 @@ const COPY_BYTES: usize = 1 << 20;
 /// The content of a file that is being written, or that was removed while it is open.
 pub(crate) struct StagedFile {
     scratch: NamedTempFile,
+    /// Attributes of the stored version that the content is based on; `None` for a new file.
+    base: Option<Attributes>,
     /// Held while the content changes or is stored.
     content_lock: Mutex<()>,
     state: Mutex<StagedState>,
@@ -39,15 +41,23 @@ impl StagedFile {
     pub(crate) fn create(scratch_directory: &Path, mode: u32, is_exclusive: bool) -> Result<Self, StorageError> {
         Self::with_state(
             scratch_directory,
+            None,
             StagedState { is_changed: true, is_exclusive, mode: mode & 0o777, modified: None },
         )
     }
 
+    /// Returns an empty file that replaces the content of a stored file.
+    pub(crate) fn emptied(stored: &Attributes, scratch_directory: &Path) -> Result<Self, StorageError> {
+        let state = StagedState { is_changed: true, is_exclusive: false, mode: stored.mode, modified: None };
+        Self::with_state(scratch_directory, Some(*stored), state)
+    }
+
     /// Returns an unchanged copy of a stored file.
     pub(crate) fn copy_of(stored: &dyn StoredFile, scratch_directory: &Path) -> Result<Self, StorageError> {
-        let Attributes { mode, modified, size_bytes, .. } = stored.attributes();
+        let base = stored.attributes();
+        let Attributes { mode, modified, size_bytes, .. } = base;
         let state = StagedState { is_changed: false, is_exclusive: false, mode, modified: Some(modified) };
-        let staged = Self::with_state(scratch_directory, state)?;
+        let staged = Self::with_state(scratch_directory, Some(base), state)?;
         let mut offset = 0;
         while offset < size_bytes {
             let data = stored.read_at(offset, COPY_BYTES)?;
@@ -60,10 +70,20 @@ impl StagedFile {
         Ok(staged)
     }
 
-    fn with_state(scratch_directory: &Path, state: StagedState) -> Result<Self, StorageError> {
+    fn with_state(
+        scratch_directory: &Path,
+        base: Option<Attributes>,
+        state: StagedState,
+    ) -> Result<Self, StorageError> {
+        // The mode of the scratch file is 0600, so other users of this host cannot read it.
         let scratch = tempfile::Builder::new().prefix("staged-").tempfile_in(scratch_directory);
         let scratch = scratch.map_err(StorageError::from_io(scratch_directory))?;
-        Ok(Self { scratch, content_lock: Mutex::default(), state: Mutex::new(state) })
+        Ok(Self { scratch, base, content_lock: Mutex::default(), state: Mutex::new(state) })
+    }
+
+    /// Returns the attributes of the stored version that the content is based on; `None` for a new file.
+    pub(crate) fn base(&self) -> Option<&Attributes> {
+        self.base.as_ref()
     }
 
     fn file(&self) -> &File {
@@ -160,21 +180,17 @@ impl StagedFile {
         if !is_changed {
             return Ok(());
         }
-        // The process must be able to read its scratch file, whatever the mode of the stored file is.
-        let set = self.file().set_permissions(Permissions::from_mode(mode | 0o400));
-        set.map_err(self.scratch_error())?;
         // The time of the file system has steps of milliseconds. The exact time distinguishes versions of one size.
-        let times = FileTimes::new().set_modified(modified.unwrap_or_else(SystemTime::now));
-        self.file().set_times(times).map_err(self.scratch_error())?;
-        storage.write_file(path, self.scratch.path(), is_exclusive)?;
+        let modified = modified.unwrap_or_else(SystemTime::now);
+        storage.write_file(path, self.scratch.path(), &WriteOptions { mode, modified, is_exclusive })?;
         let mut state = self.lock();
         (state.is_changed, state.is_exclusive) = (false, false);
-        let (mode_now, modified_now) = (state.mode, state.modified);
+        let (mode_now, modified_now) = (state.mode, *state.modified.get_or_insert(modified));
         drop(state);
         // The attributes may have been set while the content was being stored.
         match (mode_now, modified_now) == (mode, modified) {
             true => Ok(()),
-            false => storage.set_attributes(path, Some(mode_now), modified_now),
+            false => storage.set_attributes(path, Some(mode_now), Some(modified_now)),
         }
     }
 }

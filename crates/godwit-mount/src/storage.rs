@@ -29,13 +29,13 @@ pub trait Storage: Send + Sync + 'static {
     /// `ENOENT` if the file does not exist, `EACCES` if it may not be read, `EISDIR` if it is a directory.
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>, StorageError>;
 
-    /// Stores a local file, with its mode and modification time, at a path. The file appears there complete or not at
-    /// all, and is on disk when the call returns. With `is_exclusive`, no file may be at the path.
+    /// Stores the content of a local file at a path. The file appears there complete or not at all, and is on disk when
+    /// the call returns.
     ///
     /// # Errors
     /// `EEXIST` if `is_exclusive` is set and a file is at the path; `ENOSPC`, `EDQUOT`, `EACCES` and others of the
     /// storage.
-    fn write_file(&self, path: &Path, local: &Path, is_exclusive: bool) -> Result<(), StorageError>;
+    fn write_file(&self, path: &Path, local: &Path, options: &WriteOptions) -> Result<(), StorageError>;
 
     /// Creates a directory.
     ///
@@ -93,6 +93,17 @@ pub trait StoredFile: Send + Sync {
 
     /// Returns the attributes of the version that is open.
     fn attributes(&self) -> Attributes;
+}
+
+/// Options of [`Storage::write_file`].
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// Permissions of the stored file: the lowest nine bits of the mode.
+    pub mode: u32,
+    /// Modification time of the stored file.
+    pub modified: SystemTime,
+    /// True if no file may be at the path.
+    pub is_exclusive: bool,
 }
 
 /// Attributes of a file or directory.

@@ -224,6 +224,8 @@ fn storage_reason(error: &io::Error) -> Option<ErrorReason> {
         ErrorKind::NotADirectory => Some(ErrorReason::NotADirectory),
         ErrorKind::IsADirectory => Some(ErrorReason::IsADirectory),
         ErrorKind::InvalidFilename => Some(ErrorReason::InvalidFileName),
+        ErrorKind::CrossesDevices => Some(ErrorReason::CrossesDevices),
+        ErrorKind::FileTooLarge => Some(ErrorReason::FileTooLarge),
         ErrorKind::ReadOnlyFilesystem => Some(ErrorReason::ReadOnlyStorage),
         ErrorKind::PermissionDenied => Some(ErrorReason::StorageAccessDenied),
         _ => None,

@@ -120,4 +120,4 @@ pub use godwit_tcp::tcp_tuning;
 pub use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 pub use godwit_transfer_session::{path_text, unix_time};
 pub use relay::{RELAY_CACHE_MIN_BYTES, RelayCache};
-pub use remote_files::RemoteFiles;
+pub use remote_files::{RemoteFiles, StoreOptions};

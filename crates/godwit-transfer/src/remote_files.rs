@@ -6,6 +6,8 @@
 
 mod file_store;
 
+pub use file_store::StoreOptions;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -234,56 +236,81 @@ impl RemoteFiles {
     }
 
     async fn change_once(&self, change: &FileChange) -> Result<(), TransferError> {
-        let (request, moved) = match change {
-            FileChange::CreateDirectory { path, mode } => {
-                (FileChange::CreateDirectory { path: self.server_path(path), mode: *mode }, None)
-            }
-            FileChange::RemoveDirectory { path, .. } => {
-                let version = self.entry(path).await?.version;
-                (FileChange::RemoveDirectory { path: self.server_path(path), version }, None)
-            }
-            FileChange::SetAttributes { path, mode, modified, .. } => {
-                let (version, path) = (self.entry(path).await?.version, self.server_path(path));
-                (FileChange::SetAttributes { path, version, mode: *mode, modified: *modified }, None)
-            }
-            FileChange::RemoveFile { path, .. } => {
-                let version = self.entry(path).await?.version;
-                (FileChange::RemoveFile { path: self.server_path(path), version }, None)
-            }
-            FileChange::Rename { path, destination, replace, .. } => {
-                let entry = self.entry(path).await?;
-                let request = FileChange::Rename {
-                    path: self.server_path(path),
-                    version: entry.version,
-                    destination: self.server_path(destination),
-                    replace: *replace,
-                };
-                (request, Some((destination, entry)))
-            }
-        };
+        let (request, before) = self.prepare_change(change).await?;
         let call = self.start_call();
         let (answer, attempts) = call.0.control.call_action_counting_attempts(CHANGE_ACTION, to_json(&request)?).await;
         drop(call);
-        let error = match answer {
-            Ok(_) => return Ok(()),
-            Err(error) => call_error(change.path(), error),
+        match answer.map_err(|error| call_error(change.path(), error)) {
+            Err(error) if attempts > 1 => self.outcome_of_repeated_change(change, before, error).await,
+            answer => answer.map(drop),
+        }
+    }
+
+    /// Returns the request of a change, with the version of the entry, and the entry itself.
+    async fn prepare_change(&self, change: &FileChange) -> Result<(FileChange, Option<Entry>), TransferError> {
+        let entry = match change {
+            FileChange::CreateDirectory { .. } => None,
+            _ => Some(self.entry(change.path()).await?),
         };
-        // An earlier attempt, whose answer was lost with the connection, may have carried out the change.
-        let is_done = attempts > 1
-            && match (&request, &error, moved) {
-                (FileChange::RemoveFile { .. } | FileChange::RemoveDirectory { .. }, error, _) => is_absent(error),
-                (FileChange::CreateDirectory { .. }, error, _) => {
-                    matches!(error, TransferError::RemoteFailure { reason: Some(reason), .. }
-                        if *reason == godwit_flight::ErrorReason::FileExists)
-                }
-                (FileChange::Rename { .. }, error, Some((destination, before))) if is_absent(error) => {
-                    let now = self.entry(destination).await?;
-                    (now.size_bytes, now.modified_s, now.modified_ns, now.is_directory)
-                        == (before.size_bytes, before.modified_s, before.modified_ns, before.is_directory)
-                }
-                _ => false,
-            };
+        let (path, version) = (self.server_path(change.path()), entry.as_ref().map_or(0, |entry| entry.version));
+        let request = match change {
+            FileChange::CreateDirectory { mode, .. } => FileChange::CreateDirectory { path, mode: *mode },
+            FileChange::RemoveDirectory { .. } => FileChange::RemoveDirectory { path, version },
+            FileChange::RemoveFile { .. } => FileChange::RemoveFile { path, version },
+            FileChange::SetAttributes { mode, modified, .. } => {
+                FileChange::SetAttributes { path, version, mode: *mode, modified: *modified }
+            }
+            FileChange::Rename { destination, replace, .. } => {
+                let destination = self.server_path(destination);
+                FileChange::Rename { path, version, destination, replace: *replace }
+            }
+        };
+        Ok((request, entry))
+    }
+
+    /// Returns the outcome of a change whose last attempt has failed. An earlier attempt, whose answer was lost with the
+    /// connection, may have carried it out.
+    async fn outcome_of_repeated_change(
+        &self,
+        change: &FileChange,
+        before: Option<Entry>,
+        error: TransferError,
+    ) -> Result<(), TransferError> {
+        let is_done = match (change, &error, before) {
+            (FileChange::RemoveFile { .. } | FileChange::RemoveDirectory { .. }, TransferError::NotFound { .. }, _) => {
+                true
+            }
+            (FileChange::CreateDirectory { .. }, TransferError::RemoteFailure { reason: Some(reason), .. }, _) => {
+                *reason == godwit_flight::ErrorReason::FileExists
+            }
+            (FileChange::Rename { destination, .. }, TransferError::NotFound { .. }, Some(before)) => {
+                self.has_entry(destination, &before).await?
+            }
+            // A file that another client has created meanwhile is neither removed nor renamed.
+            (
+                FileChange::RemoveFile { path, .. }
+                | FileChange::RemoveDirectory { path, .. }
+                | FileChange::Rename { path, .. },
+                TransferError::SourceChanged { location },
+                Some(before),
+            ) => match (self.has_entry(path, &before).await?, change) {
+                // Only attributes have changed, or this server counts versions in another way.
+                (true, _) => false,
+                (false, FileChange::RemoveFile { .. }) => true,
+                (false, _) => return Err(TransferError::Busy { location: location.clone() }),
+            },
+            _ => false,
+        };
         if is_done { Ok(()) } else { Err(error) }
+    }
+
+    /// Reports whether a path has an entry with the size, time and type of a known one; a rename does not change them.
+    async fn has_entry(&self, path: &str, known: &Entry) -> Result<bool, TransferError> {
+        let identity = |entry: &Entry| (entry.size_bytes, entry.modified_s, entry.modified_ns, entry.is_directory);
+        match self.entry(path).await {
+            Err(TransferError::NotFound { .. }) => Ok(false),
+            found => Ok(identity(&found?) == identity(known)),
+        }
     }
 
     /// Returns bytes `[start, end)` of the version of a file with the size and modification time of `entry`, at most as
@@ -411,10 +438,6 @@ impl ReadProgress<'_> {
             false => Err(TransferError::SourceChanged { location: self.path.clone() }),
         }
     }
-}
-
-fn is_absent(error: &TransferError) -> bool {
-    matches!(error, TransferError::NotFound { .. })
 }
 
 /// Converts the error of a call about a path. Unlike in a copy, whose messages name several paths, the kind of the error

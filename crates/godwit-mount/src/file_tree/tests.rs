@@ -5,13 +5,14 @@ use std::fs;
 
 use godwit_tests::random::Random;
 
+use super::extended_attributes::{DATASET_ATTRIBUTE, DIGEST_ATTRIBUTE};
 use super::*;
 use crate::inode_table::ROOT_INODE;
 use crate::local_storage::LocalStorage;
 
 struct Fixture {
     root: tempfile::TempDir,
-    _scratch: tempfile::TempDir,
+    scratch: tempfile::TempDir,
     tree: FileTree,
 }
 
@@ -19,7 +20,7 @@ fn fixture() -> Fixture {
     let (root, scratch) = (tempfile::tempdir().expect("it can be made"), tempfile::tempdir().expect("it can be made"));
     let storage = Arc::new(LocalStorage::new(root.path()));
     let tree = FileTree::new(storage, scratch.path(), Path::new("runs"), Arc::new(|message: &str| panic!("{message}")));
-    Fixture { root, _scratch: scratch, tree }
+    Fixture { root, scratch, tree }
 }
 
 impl Fixture {
@@ -87,6 +88,79 @@ fn a_file_that_another_client_created_in_the_meantime_is_not_replaced_by_an_excl
     assert_eq!(fixture.stored("a").as_deref(), Some(&b"other"[..]));
     let again = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o644, true, false);
     assert_eq!(again.map(|_| ()).unwrap_err().errno, libc::EEXIST);
+}
+
+/// Replaces a file as another client does.
+fn replace_file(fixture: &Fixture, name: &str, content: &str) {
+    fs::write(fixture.root.path().join("other-client"), content).unwrap();
+    fs::rename(fixture.root.path().join("other-client"), fixture.root.path().join(name)).unwrap();
+}
+
+#[test]
+fn a_handle_of_a_replaced_version_serves_no_bytes_for_the_pages_of_another_one() {
+    let fixture = fixture();
+    fs::write(fixture.root.path().join("a"), "first").unwrap();
+    let (inode, old) = fixture.open("a");
+    replace_file(&fixture, "a", "second");
+    assert_eq!(fixture.tree.read(old, 0, 9).unwrap(), &b"first"[..]);
+    let (_, new) = fixture.open("a");
+    assert_eq!(fixture.tree.read(new, 0, 9).unwrap(), &b"second"[..]);
+    assert_eq!(fixture.tree.read(old, 0, 9).unwrap_err().errno, libc::ESTALE);
+    // This mount changes name and time of the file: its handles are valid as before.
+    fixture.tree.rename((ROOT_INODE, "a".as_ref()), (ROOT_INODE, "b".as_ref()), true).unwrap();
+    let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    fixture.tree.set_attributes(inode, false, None, None, Some(time)).unwrap();
+    assert_eq!(fixture.tree.read(new, 0, 9).unwrap(), &b"second"[..]);
+    assert_eq!(fixture.tree.read(old, 0, 9).unwrap_err().errno, libc::ESTALE);
+}
+
+#[test]
+fn a_handle_of_a_replaced_version_neither_writes_nor_reads_staged_content_of_another_one() {
+    let fixture = fixture();
+    fs::write(fixture.root.path().join("a"), "first").unwrap();
+    let (_, old) = fixture.open("a");
+    replace_file(&fixture, "a", "second");
+    assert_eq!(fixture.tree.write(old, 0, b"x").unwrap_err().errno, libc::ESTALE);
+    let (_, new) = fixture.open("a");
+    fixture.tree.write(new, 6, b"!").unwrap();
+    assert_eq!(fixture.tree.read(old, 0, 9).unwrap_err().errno, libc::ESTALE);
+    assert_eq!(fixture.tree.write(old, 0, b"x").unwrap_err().errno, libc::ESTALE);
+    assert_eq!(fixture.tree.read(new, 0, 9).unwrap(), &b"second!"[..]);
+    fixture.tree.release(old);
+    fixture.tree.release(new);
+    assert_eq!(fixture.stored("a").as_deref(), Some(&b"second!"[..]));
+}
+
+#[test]
+fn a_handle_of_a_file_that_another_client_removed_does_not_use_a_new_file_of_its_name() {
+    let fixture = fixture();
+    fs::write(fixture.root.path().join("a"), "first").unwrap();
+    let (old_inode, old) = fixture.open("a");
+    fs::remove_file(fixture.root.path().join("a")).unwrap();
+    let (inode, new) = fixture.create("a");
+    assert_ne!(inode, old_inode);
+    fixture.tree.write(new, 0, b"second").unwrap();
+    assert_eq!(fixture.tree.write(old, 0, b"x").unwrap_err().errno, libc::ESTALE);
+    assert_eq!(fixture.tree.read(old, 0, 9).unwrap(), &b"first"[..]);
+    fixture.tree.release(old);
+    fixture.tree.release(new);
+    assert_eq!(fixture.stored("a").as_deref(), Some(&b"second"[..]));
+}
+
+#[test]
+fn changes_of_open_files_are_stored_when_the_mount_ends_and_modes_without_reading_are_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fixture = fixture();
+    let (_, _, opened) = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o200, false, false).unwrap();
+    fixture.tree.write(opened.handle, 0, b"open").unwrap();
+    let scratch = fs::read_dir(fixture.scratch.path()).unwrap().next().unwrap().unwrap();
+    assert!(fixture.tree.has_unstored_changes());
+    fixture.tree.store_changes();
+    assert!(!fixture.tree.has_unstored_changes());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let found = [scratch.path(), fixture.root.path().join("a")].map(|path| mode(&path));
+    assert_eq!(found, [0o600, 0o200]);
+    fixture.tree.release(opened.handle);
 }
 
 #[test]

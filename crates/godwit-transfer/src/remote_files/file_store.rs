@@ -26,6 +26,17 @@ use crate::server_errors::is_transient;
 /// Number of batches that may wait between the thread that reads the file and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;
 
+/// Options of [`RemoteFiles::write_file`].
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// Permissions of the stored file: the lowest nine bits of the mode.
+    pub mode: u32,
+    /// Modification time of the stored file: seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    /// True if no file may be at the path.
+    pub is_exclusive: bool,
+}
+
 /// A local file that is being stored.
 struct OutgoingStore {
     local: PathBuf,
@@ -37,8 +48,7 @@ struct OutgoingStore {
 
 impl RemoteFiles {
     /// Stores a local file, which must not change meanwhile, at a path of the server. The file replaces the one at the
-    /// path when it is complete and on disk. The upload continues at another pool member if one is lost. Mode and
-    /// modification time are those of the local file. With `is_exclusive`, no file may be at the path.
+    /// path when it is complete and on disk. The upload continues at another pool member if one is lost.
     ///
     /// # Errors
     /// [`TransferError::NotFound`] if the directory does not exist; [`TransferError::Rejected`] if the principal may not
@@ -48,7 +58,7 @@ impl RemoteFiles {
         &self,
         path: &str,
         local: &Path,
-        is_exclusive: bool,
+        options: &StoreOptions,
         cancelled: &AtomicBool,
     ) -> Result<(), TransferError> {
         let found =
@@ -59,9 +69,9 @@ impl RemoteFiles {
             attempt: String::new(),
             earlier_attempts: self.take_open_attempts(path),
             size_bytes: entry.size_bytes,
-            mode: entry.mode,
-            modified: (entry.modified_s, entry.modified_ns),
-            is_exclusive,
+            mode: options.mode,
+            modified: options.modified,
+            is_exclusive: options.is_exclusive,
         };
         let mut store = OutgoingStore { local: local.to_owned(), entry, hashes: Arc::default(), most_written: 0 };
         let outcome = self.write_file_at_any_server(path, &mut store, &mut command, cancelled).await;

@@ -5,9 +5,11 @@
 //! that no program waits for it.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +22,7 @@ use godwit_fleet::ERROR_PREFIX;
 use godwit_model::ErrorKind;
 use godwit_mount::{
     FileTree, LocalStorage, Mount, MountOptions, ServerStorage, ServerStorageOptions, Storage, is_dead_mount,
-    unmount_lazily,
+    is_mounted, unmount_lazily,
 };
 use godwit_process::LockedDirectory;
 use godwit_transfer::location::Location;
@@ -38,21 +40,52 @@ const GUARD_VERB: &str = "mount-guard";
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after a signal for programs to close their files.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Smallest cache, bytes. The reads in advance of a few programs would evict one another from a smaller one.
+const MIN_CACHE_BYTES: u64 = 4 << 20;
 /// Time after the exit of the mount's process in which the kernel reports the mount as dead.
 const GUARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Mounts the files; returns when they are mounted, or with `--foreground` when they are unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
-    check_mount_point(&args.mount_point)?;
-    if args.foreground { run_in_foreground(args) } else { start_in_background() }
+    let usage = |problem: String| Failure::new(ErrorKind::Usage, problem);
+    if args.cache < MIN_CACHE_BYTES {
+        return Err(usage(format!("--cache is {} bytes; the least is 4M", args.cache)));
+    }
+    let point = mount_point(&args.mount_point).map_err(usage)?;
+    check_directories(args, &point)?;
+    if args.foreground { run_in_foreground(args, &point) } else { start_in_background() }
 }
 
-fn check_mount_point(mount_point: &Path) -> Result<(), Failure> {
-    if mount_point.is_dir() || is_dead_mount(mount_point) {
-        return Ok(());
+/// Returns the absolute path of a mount point, without links.
+fn mount_point(place: &Path) -> Result<PathBuf, String> {
+    let problem = || format!("{} is not a directory; create it: mkdir -p {0}", place.display());
+    if !is_dead_mount(place) {
+        let found = place.canonicalize().ok().filter(|found| found.is_dir());
+        return found.ok_or_else(problem);
     }
-    let problem = format!("{} is not a directory; create it: mkdir -p {0}", mount_point.display());
-    Err(Failure::new(ErrorKind::Usage, problem))
+    // Nothing can be called on a dead mount itself.
+    let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent.canonicalize().map_err(|_| problem())?;
+    Ok(parent.join(place.file_name().unwrap_or_default()))
+}
+
+/// Checks that the process of the mount will not access its own mount, which would wait for itself.
+fn check_directories(args: &MountArgs, point: &Path) -> Result<(), Failure> {
+    let usage = |problem: String| Err(Failure::new(ErrorKind::Usage, problem));
+    let place = point.display();
+    if let Location::Local(root) = Location::parse(&args.url)?
+        && let Ok(root) = root.canonicalize()
+        && (root.starts_with(point) || point.starts_with(&root))
+    {
+        let root = root.display();
+        return usage(format!("{root} and the mount point {place} contain one another; name another mount point"));
+    }
+    let scratch = scratch_directory(&args.common);
+    if scratch.canonicalize().is_ok_and(|scratch| scratch.starts_with(point)) {
+        let scratch = scratch.display();
+        return usage(format!("{scratch}, for scratch files, is below the mount point {place}; pass another --temp"));
+    }
+    Ok(())
 }
 
 /// A storage, and whether it accepts changes.
@@ -91,16 +124,13 @@ fn open_storage(args: &MountArgs, cancelled: &Arc<AtomicBool>) -> Result<OpenSto
     }
 }
 
-fn run_in_foreground(args: &MountArgs) -> Result<(), Failure> {
+fn run_in_foreground(args: &MountArgs, point: &Path) -> Result<(), Failure> {
     let signalled = interruption::flag_with_grace(CLOSE_TIMEOUT);
     set_server_log(&args.common);
     let cancelled = Arc::new(AtomicBool::new(false));
     let OpenStorage { storage, is_writable, server_path } = open_storage(args, &cancelled)?;
-    let scratch = scratch_directory(&args.common);
-    let scratch = LockedDirectory::create(&scratch, "godwit-mount-").map_err(|error| {
-        Failure::new(ErrorKind::Machine, format!("cannot create a directory below {}: {error}", scratch.display()))
-    })?;
-    let guard = start_guard(&args.mount_point)?;
+    let scratch = create_scratch_directory(&scratch_directory(&args.common))?;
+    let guard = start_guard(point)?;
     let tree = FileTree::new(storage, scratch.path(), server_path.as_ref(), Arc::new(log_warning));
     let options = MountOptions {
         source_name: args.url.clone(),
@@ -118,18 +148,38 @@ fn run_in_foreground(args: &MountArgs) -> Result<(), Failure> {
     cancelled.store(true, Ordering::Relaxed);
     drop(mount);
     stop_guard(guard);
-    outcome.map_err(|error| {
+    let is_stored = outcome.map_err(|error| {
         let problem = format!("the connection to the kernel ended: {error}; mount {} again", args.url);
         Failure::new(ErrorKind::Machine, problem)
+    })?;
+    match is_stored {
+        true => Ok(()),
+        // This kind of failure is reported also after a signal.
+        false => Err(Failure::new(
+            ErrorKind::Interrupted,
+            "changes of files were lost, because they were not stored when the mount ended".to_owned(),
+        )),
+    }
+}
+
+/// Creates the directory of scratch files, which only this user may access.
+fn create_scratch_directory(parent: &Path) -> Result<LockedDirectory, Failure> {
+    let create = || -> std::io::Result<LockedDirectory> {
+        let directory = LockedDirectory::create(parent, "godwit-mount-")?;
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o700))?;
+        Ok(directory)
+    };
+    create().map_err(|error| {
+        Failure::new(ErrorKind::Machine, format!("cannot create a directory below {}: {error}", parent.display()))
     })
 }
 
 /// Waits until the files are unmounted. A signal unmounts them; programs then have [`CLOSE_TIMEOUT`] to close their
-/// files.
-fn wait_until_unmounted(mount: &mut Mount, signalled: &AtomicBool) -> std::io::Result<()> {
+/// files. Returns false if changes are lost.
+fn wait_until_unmounted(mount: &mut Mount, signalled: &AtomicBool) -> std::io::Result<bool> {
     loop {
         if let Some(outcome) = mount.wait(SIGNAL_CHECK_INTERVAL) {
-            return outcome;
+            return outcome.map(|()| !mount.has_unstored_changes());
         }
         if signalled.load(Ordering::Relaxed) {
             break;
@@ -139,7 +189,7 @@ fn wait_until_unmounted(mount: &mut Mount, signalled: &AtomicBool) -> std::io::R
     if mount.wait(CLOSE_TIMEOUT).is_none() {
         log_warning("files are still open; changes that were not stored are lost");
     }
-    Ok(())
+    Ok(!mount.has_unstored_changes())
 }
 
 fn mount_failure(args: &MountArgs, error: &std::io::Error) -> Failure {
@@ -196,19 +246,23 @@ fn stop_guard(mut guard: Child) {
     let _ = guard.wait();
 }
 
-/// Waits until standard input is closed, and removes the mount if its process has ended without unmounting it.
+/// Waits until standard input is closed, and removes the mount if its process has ended without unmounting it. The list
+/// of mounts determines whether there is one, because the metadata of a dead mount may come from the cache of the kernel
+/// for a second.
 pub fn run_guard(args: &MountGuardArgs) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("the guard of a mount failed: {error}"));
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map_err(failed)?;
     let started = Instant::now();
     while started.elapsed() < GUARD_TIMEOUT {
-        match std::fs::metadata(&args.mount_point) {
-            _ if is_dead_mount(&args.mount_point) => return unmount_lazily(&args.mount_point).map_err(failed),
-            Ok(_) => return Ok(()),
-            // The kernel is ending the calls of the killed process.
-            Err(_) => std::thread::sleep(SIGNAL_CHECK_INTERVAL),
+        if !is_mounted(&args.mount_point).map_err(failed)? {
+            return Ok(());
         }
+        if is_dead_mount(&args.mount_point) {
+            return unmount_lazily(&args.mount_point).map_err(failed);
+        }
+        // The kernel is ending the calls of the killed process, or another process has mounted files here.
+        std::thread::sleep(SIGNAL_CHECK_INTERVAL);
     }
     Ok(())
 }
