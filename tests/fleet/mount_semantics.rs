@@ -153,7 +153,8 @@ fn names_contents_and_errors_are_those_of_a_local_directory() {
         shell(MEMORY_MAP, directory);
     }
     let expected = shell(describe, &local);
-    assert!(shell(describe, &mounted.point) == expected && shell(describe, &root) == expected);
+    assert_eq!(shell(describe, &mounted.point), expected);
+    assert_eq!(shell(describe, &root), expected);
     let space = "df --output=size -B1 . | tail -n 1";
     assert_eq!(shell(space, &mounted.point), shell(space, &root));
 }

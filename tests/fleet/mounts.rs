@@ -2,9 +2,11 @@
 //! pool members are killed or suspended. No mount outlives its process.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,7 @@ use godwit_tests::binary::godwit;
 use godwit_tests::data_server::DataServer;
 use godwit_tests::processes::send_signal;
 use godwit_tests::random::Random;
-use godwit_tests::tool::run_checked;
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
@@ -312,13 +314,26 @@ fn a_mount_that_would_wait_for_itself_and_a_small_cache_are_rejected() {
 
 #[test]
 fn a_mount_that_ends_before_changes_are_stored_fails() {
+    needs!("python3");
     let root = scratch::directory("mount-lost-root");
     let mounted = mount_or_skip!("mount-lost", path_text(&root));
-    let open = File::create(mounted.point.join("f")).expect("it can be created");
-    open.write_all_at(b"never closed", 0).expect("it can be written");
+    // A process of its own has the file open: where this process starts a child, the child's copy of the handle is closed,
+    // which stores the file.
+    let program = "import os, sys\n\
+        file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)\n\
+        os.write(file, b'never closed')\n\
+        print('written', flush=True)\n\
+        sys.stdin.read()";
+    let mut writer = Tool::require("python3").command();
+    writer.arg("-c").arg(program).arg(mounted.point.join("f")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut writer = writer.spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(writer.stdout.take().expect("it is a pipe")).read_line(&mut line).expect("it writes a line");
+    assert_eq!(line, "written\n");
     let (code, said) = mounted.stop(libc::SIGTERM);
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("changes of files were lost"), "{said}");
-    drop(open);
+    drop(writer.stdin.take());
+    writer.wait().expect("it ends");
     assert!(!root.join("f").exists());
 }

@@ -211,7 +211,8 @@ mod tests {
         let expected = "UNKNOWN_SESSION GRANT_REJECTED TICKET_EXPIRED TICKET_OF_OTHER_SERVER TICKET_OF_OTHER_PRINCIPAL \
                         UNKNOWN_ACTION DATASET_NOT_FOUND DATASET_CHANGED TABLE_NOT_FOUND NOT_A_QUERY STATEMENT_FAILED \
                         SOURCE_UNAVAILABLE STORAGE_FULL QUOTA_EXCEEDED FILE_EXISTS DIRECTORY_NOT_EMPTY \
-                        NOT_A_DIRECTORY IS_A_DIRECTORY INVALID_FILE_NAME READ_ONLY_STORAGE STORAGE_ACCESS_DENIED";
+                        NOT_A_DIRECTORY IS_A_DIRECTORY INVALID_FILE_NAME READ_ONLY_STORAGE CROSSES_DEVICES \
+                        FILE_TOO_LARGE STORAGE_ACCESS_DENIED";
         assert_eq!(names, expected);
         // Expected encoding: google.rpc.Status { code: 5, message: "m", details: [Any { type_url, value }] }, where
         // `value` is ErrorInfo { reason, domain }.

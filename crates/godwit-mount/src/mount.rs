@@ -19,8 +19,8 @@ const SESSION_THREADS: usize = 16;
 const KERNEL_READ_AHEAD_BYTES: u32 = 1 << 20;
 /// Interval of the checks whether the file system was unmounted.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Type of the file system in the lists of the kernel.
-const FILE_SYSTEM_TYPE: &[u8] = b"fuse.godwit";
+/// Types of a mounted file system in the lists of the kernel: that of root's mount call, and that of `fusermount3`.
+const FILE_SYSTEM_TYPES: [&[u8]; 2] = [b"fuse", b"fuse.godwit"];
 /// Program by which users other than root unmount.
 const FUSERMOUNT: &str = "fusermount3";
 
@@ -119,7 +119,7 @@ pub fn is_dead_mount(mount_point: &Path) -> bool {
     fs::metadata(mount_point).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
 }
 
-/// Reports whether the kernel lists a file system of godwit at a directory. `mount_point` is absolute, without links.
+/// Reports whether the kernel lists a file system in user space at a directory. `mount_point` is absolute, without links.
 /// Unlike the metadata of the directory, the list does not come from a cache.
 ///
 /// # Errors
@@ -128,7 +128,7 @@ pub fn is_mounted(mount_point: &Path) -> io::Result<bool> {
     Ok(has_mount(&fs::read("/proc/self/mountinfo")?, mount_point))
 }
 
-/// Reports whether the text of a mountinfo file (proc_pid_mountinfo(5)) contains a mount of godwit at a directory.
+/// Reports whether the text of a mountinfo file (proc_pid_mountinfo(5)) contains a file system in user space at a directory.
 fn has_mount(mountinfo: &[u8], mount_point: &Path) -> bool {
     let mut escaped = Vec::new();
     for byte in mount_point.as_os_str().as_bytes() {
@@ -140,7 +140,7 @@ fn has_mount(mountinfo: &[u8], mount_point: &Path) -> bool {
     mountinfo.split(|byte| *byte == b'\n').any(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         fields.nth(4) == Some(&escaped[..])
-            && fields.skip_while(|field| *field != b"-").nth(1) == Some(FILE_SYSTEM_TYPE)
+            && fields.skip_while(|field| *field != b"-").nth(1).is_some_and(|found| FILE_SYSTEM_TYPES.contains(&found))
     })
 }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_mount_is_found_in_the_list_of_the_kernel_by_its_directory_and_its_type() {
         let list = b"36 35 0:52 / /mnt/a\\040b rw,nosuid - fuse.godwit grpc+tcp://h rw\n\
                      37 35 0:53 / /mnt/c rw shared:1 - ext4 /dev/sda1 rw\n\
-                     38 35 0:54 / /mnt/d rw shared:1 - fuse.godwit /data rw\n";
+                     38 35 0:54 / /mnt/d rw shared:1 - fuse /data rw\n";
         let found = ["/mnt/a b", "/mnt/c", "/mnt/d", "/mnt"].map(|point| has_mount(list, point.as_ref()));
         assert_eq!(found, [true, false, true, false]);
     }

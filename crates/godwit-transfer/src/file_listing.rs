@@ -11,19 +11,7 @@ use walkdir::WalkDir;
 
 use crate::error::TransferError;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
-
-/// Suffix of partial files, which have the data of incomplete copies. They are never listed.
-pub(crate) const PART_SUFFIX: &str = ".godwit-part";
-/// Suffix of the journals of partial files, which are never listed either.
-pub(crate) const JOURNAL_SUFFIX: &str = ".godwit-journal";
-
-/// Suffix that is appended to the name of a journal while the journal is being rewritten.
-pub(crate) const NEW_JOURNAL_SUFFIX: &str = "-new";
-
-/// Reports whether a path is that of a partial file or a journal.
-pub(crate) fn is_partial_path(path: &str) -> bool {
-    path.ends_with(PART_SUFFIX) || path.strip_suffix(NEW_JOURNAL_SUFFIX).unwrap_or(path).ends_with(JOURNAL_SUFFIX)
-}
+use godwit_transfer_session::partial_paths::is_partial_path;
 
 /// A file, directory or symbolic link that is listed or copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,6 @@
 
 mod atomic_incoming_file;
 mod operations;
-mod partial_paths;
 mod symbolic_links;
 
 use std::collections::{BTreeSet, HashMap};
@@ -25,16 +24,15 @@ use godwit_transfer_session::ranges::RangeSet;
 use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
 use crate::error::TransferError;
-use crate::file_listing::{Entry, EntryFailure, JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, resolve_below_root};
+use crate::file_listing::{Entry, EntryFailure, resolve_below_root};
 use crate::journal::{BlockHashes, Journal, JournalHeader};
 use crate::mutex::lock;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::unix_time::time_from_unix;
 use crate::write_back;
 pub(crate) use atomic_incoming_file::AtomicIncomingFile;
+use godwit_transfer_session::partial_paths::{JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, partial_path};
 pub(crate) use operations::{CopyReceiver, wait_for_ended_copies};
-pub(crate) use partial_paths::has_target_or_journal;
-use partial_paths::partial_path;
 
 /// A receiver of the files of a copy, which are below one path.
 #[derive(Debug)]

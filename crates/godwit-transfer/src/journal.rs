@@ -16,8 +16,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TransferError;
-use crate::file_listing::NEW_JOURNAL_SUFFIX;
 use godwit_transfer_session::blake3_tree::{BlockHash, block_count};
+use godwit_transfer_session::partial_paths::NEW_JOURNAL_SUFFIX;
 
 /// Version of the journal format. In version 1, blocks had 1 MiB.
 const FORMAT_VERSION: u32 = 2;

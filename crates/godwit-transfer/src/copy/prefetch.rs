@@ -5,6 +5,7 @@
 //! they are cancelled, which wastes only the blocks that are already in transit.
 
 use godwit_flight::{Batches, Client, FlightError};
+use godwit_transfer_session::partial_paths::{JOURNAL_SUFFIX, partial_path};
 
 use super::CopyOptions;
 use crate::abort_on_drop::AbortOnDropTask;
@@ -13,7 +14,6 @@ use crate::copy_protocol::{
     FileVersion, PREFETCH_TICKET, PrefetchRange, PrefetchRequest, ReadRange, encode_message, from_json,
 };
 use crate::file_listing::LinkPolicy;
-use crate::file_receiver::has_target_or_journal;
 use crate::location::Location;
 use crate::selection::split_glob;
 use crate::tcp_tuning::{self, SendOptions};
@@ -53,7 +53,8 @@ impl Prefetch {
         let streams = tcp_tuning::stream_count(options.mode, options.streams, tcp_tuning::MAX_RTT);
         let send_options =
             SendOptions { mode: options.mode, bytes_per_s: None, compress: options.compression.is_zstd() };
-        (!has_target_or_journal(&target)).then(|| Self { path: path.to_owned(), streams, send_options })
+        let exists = target.exists() || partial_path(&target, JOURNAL_SUFFIX).exists();
+        (!exists).then(|| Self { path: path.to_owned(), streams, send_options })
     }
 
     /// Returns the number of connections among which the prefetched blocks are divided.

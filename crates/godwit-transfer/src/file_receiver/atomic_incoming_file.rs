@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use godwit_files::parent_directory;
 
-use super::partial_paths::partial_path;
 use super::{FileReceiver, open_part_file};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
-use crate::file_listing::{Entry, JOURNAL_SUFFIX, PART_SUFFIX};
+use crate::file_listing::Entry;
 use crate::journal::Journal;
+use godwit_transfer_session::partial_paths::{JOURNAL_SUFFIX, PART_SUFFIX, partial_path};
 
 /// A file that is being written. If it is dropped before it is committed, its data are removed.
 pub(crate) struct AtomicIncomingFile {

@@ -14,12 +14,12 @@ use std::path::{Component, Path, PathBuf};
 
 use godwit_files::parent_directory;
 
-use super::partial_paths::partial_path;
 use super::{FileReceiver, lock};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
-use crate::file_listing::{Entry, EntryFailure, PART_SUFFIX};
+use crate::file_listing::{Entry, EntryFailure};
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
+use godwit_transfer_session::partial_paths::{PART_SUFFIX, partial_path};
 
 /// Returns the number of `..` components at the start of a link target. Returns `None` if the target is not acceptable:
 /// absolute, empty, with a later `..`, or, if `strict` is true, with hidden components.

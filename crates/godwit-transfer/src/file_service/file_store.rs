@@ -27,8 +27,8 @@ use crate::blocking::run_blocking;
 use crate::copy_protocol::{BlockBatch, STORE_COMMIT, StoreCommand, StoreReport, hashes_to_text, to_json};
 use crate::delegation_tokens::authorize_unrestricted;
 use crate::error::TransferError;
-use crate::file_listing::PART_SUFFIX;
 use crate::unix_time::time_from_unix;
+use godwit_transfer_session::partial_paths::PART_SUFFIX;
 
 /// Number of hexadecimal digits of the identifier of an attempt.
 const ATTEMPT_DIGITS: usize = 2 * blake3::OUT_LEN;

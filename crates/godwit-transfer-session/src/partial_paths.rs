@@ -4,8 +4,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::file_listing::{JOURNAL_SUFFIX, NEW_JOURNAL_SUFFIX, PART_SUFFIX};
-
+/// Suffix of partial files, which have the data of incomplete copies. They are never listed.
+pub const PART_SUFFIX: &str = ".godwit-part";
+/// Suffix of the journals of partial files, which are never listed either.
+pub const JOURNAL_SUFFIX: &str = ".godwit-journal";
+/// Suffix that is appended to the name of a journal while the journal is being rewritten.
+pub const NEW_JOURNAL_SUFFIX: &str = "-new";
 /// Largest size of a file name, bytes (`NAME_MAX` of Linux).
 const MAX_NAME_BYTES: usize = 255;
 /// Size of the longest suffix of a partial file or journal, bytes.
@@ -15,9 +19,14 @@ const HASH_DIGITS: usize = 32;
 
 const _: () = assert!(PART_SUFFIX.len() <= MAX_SUFFIX_BYTES);
 
+/// Reports whether a path is that of a partial file or a journal.
+pub fn is_partial_path(path: &str) -> bool {
+    path.ends_with(PART_SUFFIX) || path.strip_suffix(NEW_JOURNAL_SUFFIX).unwrap_or(path).ends_with(JOURNAL_SUFFIX)
+}
+
 /// Returns the path of a file beside `target`: `.NAME` and the suffix `ending`. If the name would be too long, it is
 /// truncated and followed by its hash.
-pub(super) fn partial_path(target: &Path, ending: &str) -> PathBuf {
+pub fn partial_path(target: &Path, ending: &str) -> PathBuf {
     let name = target.file_name().unwrap_or_default().as_bytes();
     let mut beside = vec![b'.'];
     let room = MAX_NAME_BYTES - beside.len() - MAX_SUFFIX_BYTES;
@@ -33,11 +42,6 @@ pub(super) fn partial_path(target: &Path, ending: &str) -> PathBuf {
     }
     beside.extend_from_slice(ending.as_bytes());
     target.with_file_name(OsString::from_vec(beside))
-}
-
-/// Reports whether a file exists, or a journal of its partial copy.
-pub(crate) fn has_target_or_journal(target: &Path) -> bool {
-    target.exists() || partial_path(target, JOURNAL_SUFFIX).exists()
 }
 
 #[cfg(test)]
