@@ -124,7 +124,7 @@ pub struct BbiBlock {
     pub bytes: u64,
 }
 
-/// An open bigWig or bigBed file, whose header and contigs have been read.
+/// An open bigWig or bigBed file. [`BbiFile::open`] reads its header and its contigs.
 ///
 /// # Examples
 ///

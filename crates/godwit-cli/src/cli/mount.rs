@@ -1,4 +1,4 @@
-//! Options of `godwit mount`, and of the process that removes a mount whose process was killed.
+//! Options of `godwit mount`, and of the guard process, which removes a mount after its process was killed.
 
 use std::path::PathBuf;
 
