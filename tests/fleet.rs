@@ -2,8 +2,10 @@
 
 mod cohort_runs;
 mod failover;
+mod mount_balance;
 mod mount_semantics;
 mod mounted_files;
+mod mounted_inputs;
 mod mounts;
 mod remote_reads;
 mod server_pool;

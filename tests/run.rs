@@ -46,7 +46,7 @@ mod python_step;
 mod qc;
 mod read_names;
 mod real_data;
-mod recalibrate;
+pub mod recalibrate;
 mod report;
 mod resume;
 mod resume_input;

@@ -17,14 +17,14 @@ fail() {
     exit 4
 }
 
-# The packages of each profile, each with a command after a colon that makes the package unnecessary.
-run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev zlib1g-dev bwa:bwa samtools:samtools bcftools:bcftools)
-test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
-    default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl systemd:systemd-analyze environment-modules:modulecmd
+# The packages of each profile, each with a command, or a file below a prefix, after a colon that makes the package unnecessary.
+run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev:lib/libbwa.a zlib1g-dev:include/zlib.h bwa:bwa samtools:samtools bcftools:bcftools)
+test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev:include/htslib/sam.h python3:python3 python3-venv
+    default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl libnfs-utils:nfs-cp systemd:systemd-analyze environment-modules:modulecmd
     munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
 bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
     clickhouse-client:clickhouse-client bsdiff:bsdiff aria2:aria2c nginx-light:nginx globus-gridftp-server-progs:globus-gridftp-server
-    globus-gass-copy-progs:globus-url-copy libglobus-xio-udt-driver rclone:rclone b3sum:b3sum)
+    globus-gass-copy-progs:globus-url-copy libglobus-xio-udt-driver rclone:rclone fuse3:fusermount b3sum:b3sum)
 
 # Optional packages: tests that need them are skipped if a package is not available.
 wanted=(diamond-aligner:diamond mmseqs2:mmseqs chromium:chromium)
@@ -48,10 +48,24 @@ is_installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+# Reports whether a command is on the PATH, or a file is below one of the prefixes in which the build looks for headers and libraries.
+provides() {
+    case "$1" in
+        */*)
+            local prefix
+            for prefix in ${LIBBWA_PREFIX:+"$LIBBWA_PREFIX"} /usr /usr/local; do
+                [ ! -e "$prefix/$1" ] || return 0
+            done
+            return 1
+            ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
 missing=()
 for need in "${needs[@]}"; do
     package=${need%%:*}
-    if [ "$package" != "$need" ] && command -v "${need##*:}" >/dev/null; then
+    if [ "$package" != "$need" ] && provides "${need##*:}"; then
         continue
     fi
     is_installed "$package" || missing+=("$package")

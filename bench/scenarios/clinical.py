@@ -42,8 +42,9 @@ def write_targets(fasta: Path, dictionary: Path, path: Path) -> None:
 
 
 def picard_script(tools: Sequence[str], bam: Path, fasta: Path, out: Path) -> str:
-    """Returns the script that runs tools of Picard one after the other."""
-    lines = []
+    """Returns the script that runs tools of Picard one after the other. They require R for charts; here, R draws nothing."""
+    r = shlex.quote(str(out / "Rscript"))
+    lines = [f"printf '#!/bin/sh\\n' > {r}", f"chmod +x {r}", f'PATH="$PATH:{shlex.quote(str(out))}"']
     for tool in tools:
         output = shlex.quote(str(out / tool))
         files = f"-I {shlex.quote(str(bam))} -O {output} -R {shlex.quote(str(fasta))} {CHARTS.get(tool, '').format(out=output)}"

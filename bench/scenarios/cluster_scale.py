@@ -25,6 +25,9 @@ ALIGN_SECONDS = 120.0
 SORT_SECONDS = 5.0
 # Seconds in which a head with eight threads or more reads a million pairs of gzipped FASTQ.
 READ_SECONDS = 0.6
+# Size of the bits of duplicates that the head sends, relative to one bit for each record: zstd at level 1, with a tenth of the pairs marked
+# and a supplementary record for every 50 pairs.
+MARK_COMPRESSION = 0.36
 # Hosts of the prediction: 32 threads, 10 Gbit/s, 0.2 ms; 10 GB/s of shared storage.
 HOST = {"threads": 32, "network_rate": 1.1e9, "storage_rate": 10e9, "latency": 0.0002}
 
@@ -50,6 +53,7 @@ def measure_costs(pairs: int, alone: dict[str, Any], shared: dict[str, Any]) -> 
     return {
         "read_seconds": READ_SECONDS,
         "align_seconds": stage_seconds(alone, "align and sort") * per_million,
+        # On one thread; the head of the prediction decides on all its threads.
         "decide_seconds": stage_seconds(alone, "decide duplicates") * per_million,
         "write_seconds": stage_seconds(alone, "write") * per_million,
         # The names, bases and qualities of both reads, uncompressed, as the head sends them.
@@ -57,7 +61,7 @@ def measure_costs(pairs: int, alone: dict[str, Any], shared: dict[str, Any]) -> 
         "signature_bytes": exchange["head_bytes"] / pairs,
         "slice_bytes": exchange["fetched_bytes"] / pairs,
         # A bit for each record: whether it is a duplicate.
-        "mark_bytes": 2 / 8,
+        "mark_bytes": 2 / 8 * MARK_COMPRESSION,
         "output_bytes": alone["bam_bytes"] / pairs,
     }
 
@@ -147,7 +151,7 @@ def main() -> None:
             "",
             "The scheduler is that of `godwit align`; times of its actions are computed. A cluster of this size was not available: these are",
             "predictions. Efficiency is relative to the smallest number of workers. The head holds signatures in its memory up to --memory, and",
-            "beyond it on its disk.",
+            "beyond it on its disk. It is assumed that N threads of the head decide duplicates N times as fast as one.",
             "",
             "![minutes by workers](cluster_scale.svg)",
             "",

@@ -7,6 +7,7 @@ more expensive, for bwa by more than for godwit; this is not included.
 
 import argparse
 import json
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--coverage", type=harness.comma_separated(int), default=[10, 30], help="coverages to measure (default: 10,30)")
     options = parser.parse_args()
     harness.require_tools("bwa", "samtools", "bcftools", "java")
+    os.environ["GODWIT_GATK"] = str(harness.GATK)
     godwit = harness.godwit_binary(options)
     scratch = harness.scratch_directory(options, "genome_hours")
     fasta = harness.reference_fasta(options, godwit, options.genome)
@@ -112,7 +114,9 @@ def main() -> None:
             f"{harness.format_host(around)}. {heads}.",
             "",
             "Steps of godwit are those of `godwit run --workflow gatk --metrics all`: `align` marks duplicates and computes Picard's metrics, which",
-            "the other columns do not include. Alignment to a whole human genome takes more time than to this one, in both columns.",
+            "the other columns do not include. Alignment to a whole human genome takes more time than to this one, in both columns. Fixed times are",
+            "scaled with the rest, which favours steps with few processes: `godwit run` starts Java twice for each of its regions, to import it into",
+            "GenomicsDB and to genotype it, the other column once.",
             "",
             *[line for coverage in options.coverage for line in coverage_table(coverage, hours[coverage])],
         ]

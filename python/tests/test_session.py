@@ -3,12 +3,15 @@
 import contextlib
 import gc
 import os
+import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import duckdb
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.parquet
@@ -108,6 +111,7 @@ class DirectorySession(unittest.TestCase):
         table = self.session.reads("sample", columns=["position", "name"]).to_arrow()
         self.assertEqual(table.schema.names, ["position", "name"])
         self.assertEqual(table.select(["name", "position"]), self.session.reads("sample", columns=["name", "position"]).to_arrow())
+        self.assertEqual(self.session.reads("sample", columns="name").to_arrow(), table.select(["name"]))
 
     def test_statements(self):
         table = self.session.sql("SELECT count(*) AS n FROM reads('sample.bam') WHERE region('chr2')").to_arrow()
@@ -131,6 +135,7 @@ class DirectorySession(unittest.TestCase):
                 self.assertEqual(matrix[2].tolist(), [none, none, none])
                 some = session.genotypes("cohort.vcf", region="1:1-2", samples=["c", "a"])
                 self.assertEqual(some.samples, ["a", "c"])
+                self.assertEqual(session.genotypes("cohort", samples="b", columns="sample").to_arrow()["sample"].to_pylist(), ["b"] * 4)
                 self.assertEqual((some.to_numpy().shape, str(some.to_numpy().dtype)), ((2, 2, 3), "int8"))
                 self.assertEqual(some.to_numpy().tolist(), matrix[:2, [0, 2]].tolist())
                 rows = session.genotypes("cohort", samples=["b"], columns=["sample", "dosage", "DP"], where="position < 3").to_arrow()
@@ -154,8 +159,15 @@ class DirectorySession(unittest.TestCase):
             (godwit.UsageError, "chrX", lambda: self.session.reads("sample", region="chrX:1-2").to_arrow()),
             (godwit.UsageError, "nope", lambda: self.session.sql("SELECT nope").to_arrow()),
             (godwit.UsageError, "create, replace or append", lambda: self.session.put("x", pa.table({"a": [1]}), mode="upsert")),
-            (godwit.RemoteError, "--writable", lambda: self.session.put("x", pa.table({"a": [1]}))),
+            (godwit.UsageError, "writable=True", lambda: self.session.put("x", pa.table({"a": [1]}))),
+            (godwit.UsageError, "writable=True", lambda: self.session.drop("x")),
             (godwit.RemoteError, "token", lambda: godwit.connect(self.session._connection.url)),
+            (godwit.UsageError, "one line", lambda: godwit.connect(self.session._connection.url, token="a\nb")),
+            (godwit.UsageError, "exclude", lambda: godwit.connect(self.session._connection.url, token="a", token_file="b")),
+            (godwit.MachineError, "/nope", lambda: godwit.connect(self.session._connection.url, token_file="/nope")),
+            (godwit.UsageError, "grpc+tcp://HOST:PORT", lambda: godwit.connect("127.0.0.1:8815")),
+            (godwit.UsageError, "grpc+tls://HOST:PORT", lambda: godwit.connect("http://127.0.0.1:8815")),
+            (godwit.UsageError, f"open its directory, {RUN}", lambda: godwit.open(RUN / "sample.bam")),
             (godwit.RemoteError, "127.0.0.1:1", lambda: godwit.connect("grpc+tcp://127.0.0.1:1")),
             (godwit.MachineError, "/nope", lambda: godwit.open("/nope")),
             (godwit.MachineError, "nope.fa", lambda: godwit.align("nope.fa", ["a.fq"], "S", RUN / "none", progress=lambda _: None)),
@@ -165,21 +177,102 @@ class DirectorySession(unittest.TestCase):
             self.assertIn(expected, str(raised.exception))
             self.assertEqual(raised.exception.exit_code, error.exit_code)
 
+    def test_unknown_options_are_named_with_the_method(self):
+        for method in [self.session.reads, self.session.variants, self.session.table]:
+            with self.assertRaisesRegex(TypeError, rf"Session\.{method.__name__}\(\) .*'regions'"):
+                method("sample", regions="chr1")
+
+    def test_tokens_are_read_from_files(self):
+        url, token = self.session._connection.url, self.session._server.token
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "token.txt"
+            file.write_text(f"{token}\n")
+            for options in [{"token_file": file}, {"token": file.read_text()}]:
+                with godwit.connect(url, **options) as session:
+                    self.assertEqual(session.reads("sample").schema, self.session.reads("sample").schema)
+
+    def test_connections_need_no_program(self):
+        with (
+            mock.patch.dict(os.environ, {"GODWIT_PROGRAM": "/nope"}),
+            godwit.connect(self.session._connection.url, token=self.session._server.token) as session,
+        ):
+            query = session.reads("sample", region=REGIONS[0])
+            self.assertGreater(query.to_arrow().num_rows, 0)
+            with self.assertRaisesRegex(godwit.MachineError, "/nope, which GODWIT_PROGRAM names"):
+                query.write_bam("never.bam")
+
+    def test_the_version_is_that_of_the_program(self):
+        said = subprocess.run([os.environ["GODWIT_PROGRAM"], "--version"], capture_output=True, text=True, check=True).stdout
+        self.assertIn(f" {godwit.__version__}", said)
+
+
+class InvalidData(unittest.TestCase):
+    def test_files_that_cannot_be_read_have_their_error(self):
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "broken.bam").write_bytes(b"this is not a BAM file")
+            (Path(directory) / "cut.bam").write_bytes((RUN / "sample.bam").read_bytes()[:30_000])
+            with godwit.open(directory) as session:
+                broken, cut = session.datasets()
+                self.assertEqual((broken.name, broken.kind, cut.kind, cut.error), ("broken.bam", None, "reads", None))
+                self.assertIn("broken.bam is not BGZF", broken.error)
+                for expected, wrong in [
+                    ("broken.bam is not BGZF", lambda: session.reads("broken")),
+                    ("broken.bam is not BGZF", lambda: session.table("broken.bam")),
+                    ("cut.bam is truncated", lambda: session.reads("cut").to_arrow()),
+                    ("cut.bam is truncated", lambda: session.reads("cut", parts=1, where="mapping_quality > 0").to_arrow()),
+                ]:
+                    with self.assertRaisesRegex(godwit.InputError, expected) as raised:
+                        wrong()
+                    self.assertNotIn("returned", str(raised.exception))
+
+    def test_closed_sessions_are_named(self):
+        session = godwit.open(RUN)
+        session.close()
+        with self.assertRaisesRegex(godwit.UsageError, "the session is closed"):
+            session.datasets()
+
 
 class WriteTests(unittest.TestCase):
     def test_tables_are_put_appended_to_and_dropped(self):
         with tempfile.TemporaryDirectory() as root, godwit.open(root, writable=True) as session:
             table = pa.table({"contig": ["chr1", "chr2"], "start": [1, 2]})
-            session.put("panel", table)
+            self.assertEqual(session.put("panel", table), "panel.parquet")
             session.put("panel", polars.DataFrame({"contig": ["chr3"], "start": [3]}).to_arrow().cast(table.schema), mode="append")
             self.assertEqual(session.table("panel").to_arrow()["start"].to_pylist(), [1, 2, 3])
-            with self.assertRaises(godwit.GodwitError):
+            with self.assertRaisesRegex(godwit.UsageError, "^dataset panel.parquet already exists"):
                 session.put("panel", table)
             session.put("panel", table.to_batches(), mode="replace")
-            session.put("beside", session.table("panel"), temporary=True)
+            self.assertEqual(session.put("beside", session.table("panel"), temporary=True), "temporary/beside.parquet")
             self.assertEqual(sorted(dataset.name for dataset in session.datasets()), ["panel.parquet", "temporary/beside.parquet"])
             session.drop("panel")
             self.assertEqual([dataset.name for dataset in session.datasets()], ["temporary/beside.parquet"])
+            with self.assertRaisesRegex(godwit.UsageError, '"panel.parquet" does not exist'):
+                session.drop("panel")
+            session.drop("beside")
+            self.assertEqual(session.datasets(), [])
+
+    def test_intervals_of_every_library_are_joined(self):
+        # Their texts have different Arrow types.
+        columns = {"contig": ["chr1", "chr1", "chr2"], "position": [10, 50, 10], "end_position": [20, 60, 20]}
+        frames = {
+            "of_arrow": pa.table(columns),
+            "of_pandas": pandas.DataFrame(columns),
+            "of_polars": polars.DataFrame(columns),
+            "of_views": pa.table({**columns, "contig": pa.array(columns["contig"], pa.string_view())}),
+            "of_large": pa.table({**columns, "contig": pa.array(columns["contig"], pa.large_string())}),
+            "of_categories": polars.DataFrame(columns).with_columns(polars.col("contig").cast(polars.Categorical)),
+        }
+        with tempfile.TemporaryDirectory() as root, godwit.open(root, writable=True) as session:
+            for name, frame in frames.items():
+                session.put(name, frame)
+            session.put("of_categories", frames["of_categories"], "append")
+            self.assertEqual(session.table("of_categories").to_arrow()["contig"].to_pylist(), columns["contig"] * 2)
+            session.put("of_categories", frames["of_categories"], "replace")
+            for name in frames:
+                for one, other in [("of_arrow", name), (name, "of_arrow"), (name, name)]:
+                    for function, expected in [("overlaps", 3), ("nearest", 3)]:
+                        rows = session.sql(f"SELECT * FROM {function}('{one}', '{other}') WHERE contig = contig_2").to_arrow()
+                        self.assertEqual(rows.num_rows, expected, (function, one, other))
 
 
 class SessionEnd(unittest.TestCase):

@@ -25,7 +25,7 @@ const TICK_INTERVAL: f64 = 0.2;
 pub struct ClusterCosts {
     /// Number of workers, at least one.
     pub workers: u32,
-    /// Threads of a worker.
+    /// Threads of a worker, and of the head.
     pub threads: f64,
     /// Number of read pairs.
     pub pairs: f64,
@@ -43,7 +43,7 @@ pub struct ClusterCosts {
     pub align_seconds: f64,
     /// Seconds for sorting and packing a million aligned pairs, over all threads.
     pub sort_seconds: f64,
-    /// Seconds in which the head decides the duplicates of a million pairs.
+    /// Seconds in which the head decides the duplicates of a million pairs, over all threads.
     pub decide_seconds: f64,
     /// Seconds for merging and compressing a million pairs of the output, over all threads.
     pub write_seconds: f64,
@@ -53,7 +53,7 @@ pub struct ClusterCosts {
     pub signature_bytes: f64,
     /// Size of the packed records of a pair.
     pub slice_bytes: f64,
-    /// Size of the duplicate marks of a pair, which each worker downloads for all pairs.
+    /// Size of the compressed duplicate marks of a pair, which each worker downloads for all pairs.
     pub mark_bytes: f64,
     /// Size of a pair in the BAM.
     pub output_bytes: f64,
@@ -263,7 +263,7 @@ impl TimedRun {
     /// The head decides, and every worker downloads the marks of all pairs.
     fn decide_duplicates(&mut self) {
         self.timing.aligned_seconds = self.now;
-        let decided = self.now + self.costs.pairs / 1e6 * self.costs.decide_seconds;
+        let decided = self.now + self.costs.pairs / 1e6 * self.costs.decide_seconds / self.costs.threads;
         let sending = self.network_seconds(self.costs.pairs * self.costs.mark_bytes) * f64::from(self.costs.workers);
         self.timing.head_send_seconds += sending;
         let sent = reserve(&mut self.head_sends, decided, sending);
@@ -333,6 +333,15 @@ mod tests {
         // A worker aligns 10 blocks of 10 s. Blocks are assigned before the worker is free, so that one may get two more.
         assert!(timing.aligned_seconds > 100.0 && timing.aligned_seconds < 121.0, "{timing:?}");
         assert!((timing.shuffled_bytes - 40e9).abs() < 1e9, "{timing:?}");
+    }
+
+    #[test]
+    fn the_head_decides_on_all_its_threads() {
+        let slow = ClusterCosts { decide_seconds: 2.0, mark_bytes: 0.0, ..costs(10) };
+        let timing = predict_cluster_run(&slow);
+        // 100 million pairs in 2 s each per million on 10 threads.
+        let deciding = timing.decided_seconds - timing.aligned_seconds;
+        assert!((deciding - 20.0).abs() < 0.1, "{timing:?}");
     }
 
     #[test]

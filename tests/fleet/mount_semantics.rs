@@ -10,8 +10,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use godwit_tests::binary::godwit;
 use godwit_tests::data_server::DataServer;
+use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch, skip};
 
+use super::mount_balance::call_metric;
 use super::mounted_files::{UnmountOnDrop, errno, mount_or_skip, shell};
 use super::server_pool::path_text;
 use crate::transfer::copies::pseudorandom_bytes;
@@ -183,6 +185,26 @@ fn a_directory_of_a_hundred_thousand_files_is_listed() {
 }
 
 #[test]
+fn a_listing_with_attributes_takes_few_calls() {
+    needs!("curl");
+    let root = scratch::directory("mount-listing-root");
+    let server = DataServer::start(&root, &[]);
+    for number in 0..500 {
+        fs::write(root.join(format!("f{number}")), vec![0; number]).expect("it can be written");
+    }
+    let mounted = mount_or_skip!("mount-listing", &format!("grpc+tcp://{}/", server.address), "--wait", "20s");
+    let before = call_metric(&server, "godwit_calls_total", "DoAction");
+    for entry in fs::read_dir(&mounted.point).expect("it can be listed") {
+        let entry = entry.expect("it can be listed");
+        let size = entry.metadata().expect("it can be inspected").len();
+        assert_eq!(format!("f{size}"), entry.file_name().into_string().expect("it is text"));
+    }
+    let calls = call_metric(&server, "godwit_calls_total", "DoAction") - before;
+    // On a busy machine the attributes of the listing may be too old before they are used.
+    assert!(calls < 100.0, "{calls} calls");
+}
+
+#[test]
 fn appended_lines_are_not_lost_while_the_directory_is_listed() {
     let root = scratch::directory("mount-append-root");
     let server = DataServer::start(&root, &["--writable"]);
@@ -334,27 +356,40 @@ fn two_writers_leave_complete_files() {
     }
 }
 
-#[test]
-fn a_full_disk_leaves_the_complete_old_file() {
-    let root = scratch::directory("mount-full-root");
-    let tmpfs = root.join("small");
-    fs::create_dir(&tmpfs).expect("it can be made");
+/// Writes a file that does not fit into a small file system of the server: the old file stays complete. The script
+/// mounts the file system at `small` and creates the directory `small/d`.
+fn check_full_storage(label: &str, script: &str, expected: i32) {
+    let root = scratch::directory(label);
+    let small = root.join("small");
+    fs::create_dir(&small).expect("it can be made");
     let server = DataServer::start(&root, &["--writable"]);
     let mounted = mount_or_skip!("mount-full", &format!("grpc+tcp://{}/", server.address), "--wait", "20s");
-    let mounted_small = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&tmpfs).status();
-    if !mounted_small.is_ok_and(|status| status.success()) {
+    let unmount = UnmountOnDrop(small.clone());
+    let prepared = Command::new("bash").args(["-ec", script]).current_dir(&root).output();
+    if !prepared.is_ok_and(|output| output.status.success()) {
         skip!("small-disk", "this machine does not permit to mount a small file system");
     }
-    let unmount = UnmountOnDrop(tmpfs.clone());
-    let full = mounted.point.join("small/full");
+    let (full, stored) = (mounted.point.join("small/d/full"), small.join("d/full"));
     fs::write(&full, "before").expect("it can be written");
     let mut file = File::create(&full).expect("it opens");
     file.write_all(&pseudorandom_bytes(3_000_000)).expect("it can be written");
     let synced = file.sync_all();
     drop(file);
-    let stored = fs::read(tmpfs.join("full")).expect("it is stored");
-    let left = fs::read_dir(&tmpfs).expect("it can be listed").count();
+    assert_eq!(errno(synced), Some(expected));
+    assert_eq!(fs::read(stored).expect("it is stored"), b"before");
+    let count = || fs::read_dir(small.join("d")).expect("it can be listed").count();
+    wait_until("the temporary files of the attempts are removed", || count() == 1);
     drop(unmount);
-    assert_eq!(errno(synced), Some(libc::ENOSPC));
-    assert_eq!((&stored[..], left), (&b"before"[..], 1));
+}
+
+#[test]
+fn a_full_disk_leaves_the_complete_old_file() {
+    check_full_storage("mount-full-root", "mount -t tmpfs -o size=1m tmpfs small && mkdir small/d", libc::ENOSPC);
+}
+
+#[test]
+fn an_exceeded_quota_leaves_the_complete_old_file() {
+    let script = "truncate -s 128M .image && mkfs.btrfs -q .image && mount -o loop .image small &&
+        btrfs quota enable small && btrfs subvolume create small/d && btrfs qgroup limit 1M small/d && sync small";
+    check_full_storage("mount-quota-root", script, libc::EDQUOT);
 }

@@ -60,6 +60,11 @@ impl MountedFiles {
     }
 }
 
+/// Reports whether this machine permits to mount.
+pub(super) fn can_mount() -> bool {
+    MountedFiles::start("mount-check", &[path_text(&scratch::directory("mount-check-root"))]).is_some()
+}
+
 /// Kills a process if it runs longer than a test may, so that programs that wait for its files fail instead of hanging.
 fn kill_after_timeout(process: u32) -> mpsc::Sender<()> {
     let (sender, receiver) = mpsc::channel();
@@ -83,12 +88,30 @@ impl Drop for MountedFiles {
     }
 }
 
+/// Skips the calling test because file systems in user space cannot be mounted.
+macro_rules! skip_without_mounts {
+    () => {
+        godwit_tests::skip!("fuse", "this machine does not permit to mount a file system in user space")
+    };
+}
+pub(super) use skip_without_mounts;
+
 /// Skips the calling test where file systems in user space cannot be mounted.
+macro_rules! needs_mounts {
+    () => {
+        if !$crate::fleet::mounted_files::can_mount() {
+            $crate::fleet::mounted_files::skip_without_mounts!();
+        }
+    };
+}
+pub(super) use needs_mounts;
+
+/// Mounts files. Skips the calling test where file systems in user space cannot be mounted.
 macro_rules! mount_or_skip {
     ($label:expr, $($word:expr),+) => {
         match $crate::fleet::mounted_files::MountedFiles::start($label, &[$($word),+]) {
             Some(mounted) => mounted,
-            None => godwit_tests::skip!("fuse", "this machine does not permit to mount a file system in user space"),
+            None => $crate::fleet::mounted_files::skip_without_mounts!(),
         }
     };
 }

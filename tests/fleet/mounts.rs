@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use godwit_tests::binary::godwit;
 use godwit_tests::data_server::DataServer;
+use godwit_tests::gatk::gatk_command;
 use godwit_tests::processes::send_signal;
 use godwit_tests::random::Random;
 use godwit_tests::tool::{Tool, run_checked};
@@ -43,16 +44,17 @@ fn write_reads(directory: &Path, reads: usize) {
     let reference = String::from_utf8(random.bases(bases)).expect("bases are letters");
     let lines: Vec<&str> = (0..bases).step_by(80).map(|start| &reference[start..(start + 80).min(bases)]).collect();
     fs::write(directory.join("ref.fa"), format!(">chr1\n{}\n", lines.join("\n"))).expect("it can be written");
-    let mut sam = format!("@HD\tVN:1.6\n@SQ\tSN:chr1\tLN:{bases}\n");
+    let mut sam = format!("@HD\tVN:1.6\n@SQ\tSN:chr1\tLN:{bases}\n@RG\tID:a\tSM:a\tPL:ILLUMINA\n");
     for number in 0..reads {
         let start = random.below(bases - 100);
         let quality = "F".repeat(100);
         let read = &reference[start..start + 100];
-        sam += &format!("r{number}\t0\tchr1\t{}\t60\t100M\t*\t0\t0\t{read}\t{quality}\n", start + 1);
+        sam += &format!("r{number}\t0\tchr1\t{}\t60\t100M\t*\t0\t0\t{read}\t{quality}\tRG:Z:a\n", start + 1);
     }
     fs::write(directory.join("unsorted.sam"), sam).expect("it can be written");
     let script = "samtools view -b -o unsorted.bam unsorted.sam && samtools sort -o s.bam unsorted.bam &&
-        samtools index s.bam && samtools faidx ref.fa && rm unsorted.sam";
+        samtools index s.bam && samtools faidx ref.fa && samtools dict -o ref.dict ref.fa &&
+        samtools fastq s.bam 2>/dev/null | gzip -1 >r.fastq.gz && rm unsorted.sam";
     shell(script, directory);
 }
 
@@ -75,9 +77,29 @@ const WRITING_SCRIPTS: [(&str, &str); 3] = [
     ),
 ];
 
+/// Further reading scripts, of programs that not every machine has or that take several seconds. The threads of fastp
+/// write reads in any order.
+const MORE_READING_SCRIPTS: [&str; 3] = [
+    "fastp -i r.fastq.gz --stdout --json /dev/null --html /dev/null 2>/dev/null | paste - - - - | sort | md5sum",
+    "pigz -d -c r.fastq.gz | md5sum",
+    "pigz -c big | gzip -d | md5sum",
+];
+
+/// Returns a script by which HaplotypeCaller reads the reference and the reads of the current directory.
+fn haplotype_caller_script() -> String {
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().expect("it is UTF-8"));
+    let command = gatk_command("HaplotypeCaller");
+    let settings =
+        command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.to_str()?, quoted(value?))));
+    let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted);
+    let words: Vec<String> = std::iter::once("env".to_owned()).chain(settings).chain(words).collect();
+    let output = "-O /dev/stdout --create-output-variant-index false 2>/dev/null | grep -v '^##' | md5sum";
+    format!("{} -R ref.fa -I s.bam -L chr1:100001-130000 {output}", words.join(" "))
+}
+
 /// Runs the scripts through a mount until `ended`; returns the number of runs.
-fn run_programs(mount: &Path, root: &Path, ended: &AtomicBool) -> usize {
-    let expected: Vec<Vec<u8>> = READING_SCRIPTS.iter().map(|script| shell(script, root)).collect();
+fn run_programs(mount: &Path, root: &Path, reading_scripts: &[String], ended: &AtomicBool) -> usize {
+    let expected: Vec<Vec<u8>> = reading_scripts.iter().map(|script| shell(script, root)).collect();
     let reference = scratch::directory("mount-expected");
     for name in ["big", "s.bam", "s.bam.bai", "unsorted.bam"] {
         fs::copy(root.join(name), reference.join(name)).expect("it can be copied");
@@ -89,7 +111,7 @@ fn run_programs(mount: &Path, root: &Path, ended: &AtomicBool) -> usize {
         .collect();
     let mut runs = 0;
     while !ended.load(Ordering::Relaxed) {
-        for (script, expected) in READING_SCRIPTS.iter().zip(&expected) {
+        for (script, expected) in reading_scripts.iter().zip(&expected) {
             assert_eq!(shell(script, mount), *expected, "{script}");
             runs += 1;
         }
@@ -170,8 +192,9 @@ fn random_operations(seed: u64, path: &Path, stored: &Path, ended: &AtomicBool) 
     count
 }
 
-/// The inputs of the programs, and the losses while they run.
+/// The programs and their inputs, and the losses while they run.
 struct LossScenario {
+    reading_scripts: Vec<String>,
     /// Number of reads of the BAM files.
     reads: usize,
     /// Size of the file `big`.
@@ -186,7 +209,7 @@ struct LossScenario {
 /// Runs programs, reads and random operations through a mount while pool members are killed and suspended in turn. No
 /// program may fail.
 fn check_programs_during_losses(scenario: &LossScenario) {
-    let &LossScenario { reads, big_bytes, losses, interval, max_stall } = scenario;
+    let &LossScenario { ref reading_scripts, reads, big_bytes, losses, interval, max_stall } = scenario;
     let mut pool = ServerPool::start("mount-pool", "connections", 3, &["--writable"]);
     write_reads(&pool.root, reads);
     fs::write(pool.root.join("big"), pseudorandom_bytes(big_bytes)).expect("it can be written");
@@ -196,7 +219,7 @@ fn check_programs_during_losses(scenario: &LossScenario) {
     let (point, root, ended) = (mounted.point.clone(), pool.root.clone(), AtomicBool::new(false));
     let (runs, times, operations) = std::thread::scope(|scope| {
         let end = EndOnDrop(&ended);
-        let programs = scope.spawn(|| run_programs(&point, &root, &ended));
+        let programs = scope.spawn(|| run_programs(&point, &root, reading_scripts, &ended));
         let reads = scope.spawn(|| read_times(&point.join("big"), &ended));
         let random =
             scope.spawn(|| random_operations(2026, &point.join("out/random"), &root.join("out/random"), &ended));
@@ -238,6 +261,7 @@ fn check_programs_during_losses(scenario: &LossScenario) {
 fn programs_do_not_notice_that_pool_members_are_killed_and_suspended() {
     needs!("python3", "samtools", "bcftools");
     check_programs_during_losses(&LossScenario {
+        reading_scripts: READING_SCRIPTS.map(str::to_owned).to_vec(),
         reads: 5_000,
         big_bytes: 4_000_000,
         losses: 2,
@@ -249,9 +273,14 @@ fn programs_do_not_notice_that_pool_members_are_killed_and_suspended() {
 #[test]
 #[ignore = "a loss every 20 s, on a machine with nothing else to do; run it by name, with GODWIT_MOUNT_LOSSES and GODWIT_TEST_TIME_LIMIT"]
 fn programs_do_not_notice_many_losses_and_no_read_takes_three_seconds() {
-    needs!("python3", "samtools", "bcftools");
+    needs!("python3", "samtools", "bcftools", "fastp", "pigz");
+    godwit_tests::needs_gatk!();
     let losses = std::env::var("GODWIT_MOUNT_LOSSES").map_or(20, |text| text.parse().expect("it is a number"));
+    let mut reading_scripts = READING_SCRIPTS.map(str::to_owned).to_vec();
+    reading_scripts.extend(MORE_READING_SCRIPTS.map(str::to_owned));
+    reading_scripts.push(haplotype_caller_script());
     check_programs_during_losses(&LossScenario {
+        reading_scripts,
         reads: 60_000,
         big_bytes: 20_000_000,
         losses,

@@ -238,8 +238,5 @@ fn addresses_that_cannot_be_are_refused_before_anything_is_fetched() {
     run_samples(&here, Path::new("godwit+pool://storage/out"))
         .run()
         .assert_rejected(&[EXIT_USAGE], &["--out", "--store"]);
-    let words =
-        ["run", "--reference", "godwit+pool://storage/ref.fa", "--samples", path_text(&here), "--out", path_text(&out)];
-    pool.command(&words).run().assert_rejected(&[EXIT_USAGE], &["--reference", "godwit copy"]);
     assert!(!out.exists());
 }

@@ -5,10 +5,9 @@ use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use godwit_tests::binary::{GodwitCommand, GodwitProcess, godwit};
-use godwit_tests::data_server::DataServer;
+use godwit_tests::data_server::{DataServer, own_loopback_host};
 use godwit_tests::processes::send_signal;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_until;
@@ -29,8 +28,6 @@ pub(super) struct ServerPool {
     pub(super) members: Vec<Option<DataServer>>,
 }
 
-static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
-
 impl ServerPool {
     /// Creates a pool with `count` members and starts none of them.
     pub(super) fn new_stopped(label: &str, policy: &str, count: usize, words: &[&str]) -> Self {
@@ -40,10 +37,7 @@ impl ServerPool {
         for made in [&root, &client_directory] {
             fs::create_dir(made).expect("it can be made");
         }
-        let number = NEXT_POOL.fetch_add(1, Ordering::Relaxed);
-        let (high, low) = (100 + std::process::id() % 100, std::process::id() / 100 % 250);
-        let address = |node: usize| format!("127.{high}.{low}.{}:8815", 1 + 8 * number + node as u32);
-        let addresses: Vec<String> = (0..count).map(address).collect();
+        let addresses: Vec<String> = (0..count).map(|_| format!("{}:8815", own_loopback_host())).collect();
         let nodes: String =
             addresses.iter().map(|address| format!("\n[[node]]\nurl = \"grpc+tcp://{address}\"\n")).collect();
         fs::write(&description, format!("name = \"storage\"\npolicy = \"{policy}\"\n{nodes}"))

@@ -35,6 +35,11 @@ pub fn godwit() -> GodwitCommand {
     godwit_at(&path())
 }
 
+/// Runs a statement of SQL on a directory of data. `words`: further arguments of `godwit query`.
+pub fn run_query(data: &std::path::Path, sql: &str, words: &[&str]) -> GodwitOutput {
+    godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
+}
+
 /// Returns a builder of a command line for the godwit executable at `path`.
 pub fn godwit_at(path: &std::path::Path) -> GodwitCommand {
     let mut command = Command::new(path);
@@ -235,6 +240,11 @@ impl GodwitOutput {
             let held = last.to_lowercase().contains(&word.to_lowercase());
             assert!(held, "the error does not mention {word:?}\n{}", self.describe());
         }
+    }
+
+    /// Returns the number of events of a kind on the standard error of a command with `--json`.
+    pub fn count_events(&self, event: &str) -> usize {
+        self.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
     }
 
     /// Returns the command line, exit status and output as text for the message of a failed test.

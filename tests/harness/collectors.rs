@@ -6,6 +6,23 @@ use crate::picard;
 use crate::random::Random;
 use crate::scratch;
 
+/// Names of all metrics but OxoG, which needs a read group for every read: a value of `--metrics`.
+pub const METRICS_WITHOUT_OXOG: &str = "AlignmentSummary,InsertSize,QualityByCycle,QualityDistribution,GcBias,\
+    BaseDistributionByCycle,WgsMetrics,HsMetrics,TargetedPcr";
+/// Suffixes of the files of all metrics, in alphabetical order.
+pub const METRICS_SUFFIXES: [&str; 11] = [
+    "alignment_summary_metrics",
+    "base_distribution_by_cycle_metrics",
+    "gc_bias.detail_metrics",
+    "gc_bias.summary_metrics",
+    "hs_metrics",
+    "insert_size_metrics",
+    "oxog_metrics",
+    "quality_by_cycle_metrics",
+    "quality_distribution_metrics",
+    "targeted_pcr_metrics",
+    "wgs_metrics",
+];
 /// Length of the longest target, bases.
 const MAX_TARGET_BASES: usize = 400;
 
@@ -58,7 +75,7 @@ pub fn write_interval_lists(dictionary: &Path, directory: &Path, seed: u64) -> T
 /// BAM. A file that Picard does not write, because there is nothing to report, does not exist.
 pub fn picard_files(bam: &Path, reference: &Path, lists: &TargetFiles) -> Vec<(&'static str, Option<PathBuf>)> {
     let directory = scratch::directory("picard-files");
-    let path = |suffix: &str| directory.join(format!("expected{suffix}"));
+    let path = |suffix: &str| directory.join(format!("expected.{suffix}"));
     let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();
     let collect = |tool: &str, output: &str, further: &[(&str, &Path)]| {
         let (bam, output, reference) = (text(bam), text(&path(output)), text(reference));
@@ -68,17 +85,17 @@ pub fn picard_files(bam: &Path, reference: &Path, lists: &TargetFiles) -> Vec<(&
         words.extend(further.iter().flatten().map(String::as_str));
         picard::run(&words).is_ok()
     };
-    let chart = path(".pdf");
-    let (detail, summary) = (".gc_bias.detail_metrics", ".gc_bias.summary_metrics");
+    let chart = path("pdf");
+    let (detail, summary) = ("gc_bias.detail_metrics", "gc_bias.summary_metrics");
     let mut files = Vec::new();
     for (tool, suffix, chart_option) in [
-        ("CollectAlignmentSummaryMetrics", ".alignment_summary_metrics", None),
-        ("CollectInsertSizeMetrics", ".insert_size_metrics", Some("--Histogram_FILE")),
-        ("MeanQualityByCycle", ".quality_by_cycle_metrics", Some("--CHART_OUTPUT")),
-        ("QualityScoreDistribution", ".quality_distribution_metrics", Some("--CHART_OUTPUT")),
-        ("CollectBaseDistributionByCycle", ".base_distribution_by_cycle_metrics", Some("--CHART_OUTPUT")),
-        ("CollectWgsMetrics", ".wgs_metrics", None),
-        ("CollectOxoGMetrics", ".oxog_metrics", None),
+        ("CollectAlignmentSummaryMetrics", "alignment_summary_metrics", None),
+        ("CollectInsertSizeMetrics", "insert_size_metrics", Some("--Histogram_FILE")),
+        ("MeanQualityByCycle", "quality_by_cycle_metrics", Some("--CHART_OUTPUT")),
+        ("QualityScoreDistribution", "quality_distribution_metrics", Some("--CHART_OUTPUT")),
+        ("CollectBaseDistributionByCycle", "base_distribution_by_cycle_metrics", Some("--CHART_OUTPUT")),
+        ("CollectWgsMetrics", "wgs_metrics", None),
+        ("CollectOxoGMetrics", "oxog_metrics", None),
     ] {
         let further: Vec<(&str, &Path)> = chart_option.iter().map(|option| (*option, chart.as_path())).collect();
         files.push((suffix, collect(tool, suffix, &further).then(|| path(suffix))));
@@ -88,10 +105,10 @@ pub fn picard_files(bam: &Path, reference: &Path, lists: &TargetFiles) -> Vec<(&
         collect("CollectGcBiasMetrics", detail, &gc_options.each_ref().map(|(name, path)| (*name, path.as_path())));
     files.extend([detail, summary].map(|suffix| (suffix, has_gc.then(|| path(suffix)))));
     let targets = ("--TARGET_INTERVALS", lists.targets.as_path());
-    let hs = collect("CollectHsMetrics", ".hs_metrics", &[targets, ("--BAIT_INTERVALS", &lists.baits)]);
-    files.push((".hs_metrics", hs.then(|| path(".hs_metrics"))));
+    let hs = collect("CollectHsMetrics", "hs_metrics", &[targets, ("--BAIT_INTERVALS", &lists.baits)]);
+    files.push(("hs_metrics", hs.then(|| path("hs_metrics"))));
     let amplicons = [targets, ("--AMPLICON_INTERVALS", lists.amplicons.as_path())];
-    let pcr = collect("CollectTargetedPcrMetrics", ".targeted_pcr_metrics", &amplicons);
-    files.push((".targeted_pcr_metrics", pcr.then(|| path(".targeted_pcr_metrics"))));
+    let pcr = collect("CollectTargetedPcrMetrics", "targeted_pcr_metrics", &amplicons);
+    files.push(("targeted_pcr_metrics", pcr.then(|| path("targeted_pcr_metrics"))));
     files
 }

@@ -3,16 +3,33 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::JoinHandle;
 
 use crate::binary;
 use crate::scratch;
 
+/// Returns a loopback host, as `127.A.B.C`, that no other server of this process has.
+///
+/// A test that stops a server and starts it again, or expects its port to be closed, gives it such a host. On one host, a server
+/// that another test starts could get the port in between.
+///
+/// # Panics
+/// After 64,000 hosts.
+pub fn own_loopback_host() -> String {
+    static HOSTS: AtomicU16 = AtomicU16::new(0);
+    let number = HOSTS.fetch_add(1, Ordering::Relaxed);
+    assert!(number < 64_000, "too many servers have a host of their own");
+    // Processes that run at the same time have different numbers.
+    let high = 100 + std::process::id() % 150;
+    format!("127.{high}.{}.{}", number / 250, 1 + number % 250)
+}
+
 /// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub struct DataServer {
     child: Child,
-    /// The address, as `127.0.0.1:PORT`.
+    /// The address, as `127.A.B.C:PORT`.
     pub address: String,
     /// The line that the server printed when it was ready.
     pub ready_line: String,
@@ -27,6 +44,14 @@ impl DataServer {
     /// When the server does not get ready.
     pub fn start(root: &Path, words: &[&str]) -> Self {
         Self::start_at(root, "127.0.0.1:0", words)
+    }
+
+    /// Starts a server that a test stops, on a loopback host of its own, so that it can be started again at its address.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start_restartable(root: &Path, words: &[&str]) -> Self {
+        Self::start_at(root, &format!("{}:0", own_loopback_host()), words)
     }
 
     /// Starts a server of a directory at an address.

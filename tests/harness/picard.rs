@@ -6,8 +6,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
+
+use parking_lot::Mutex;
 
 use crate::duplicate_options::MarkingOptions;
 use crate::scratch;
@@ -103,17 +105,8 @@ fn tools_directory() -> PathBuf {
 pub fn run(words: &[&str]) -> Result<(), PicardError> {
     static SERVERS: [Mutex<Option<PicardServer>>; MAX_JVMS] = [const { Mutex::new(None) }; MAX_JVMS];
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    // A failed test that held the lock may have left an unfinished command or a dead JVM. Ignore the poisoned lock and
-    // start a new JVM if needed.
-    let idle = SERVERS.iter().find_map(|server| match server.try_lock() {
-        Ok(server) => Some(server),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    });
-    let mut server = idle.unwrap_or_else(|| {
-        let next = &SERVERS[NEXT.fetch_add(1, Ordering::Relaxed) % MAX_JVMS];
-        next.lock().unwrap_or_else(PoisonError::into_inner)
-    });
+    let idle = SERVERS.iter().find_map(Mutex::try_lock);
+    let mut server = idle.unwrap_or_else(|| SERVERS[NEXT.fetch_add(1, Ordering::Relaxed) % MAX_JVMS].lock());
     if let Some(worn) = server.take_if(|server| server.commands_run >= COMMANDS_PER_JVM) {
         worn.shut_down();
     }

@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::duplicate_options::MarkingOptions;
 use crate::picard::{self, PicardOptions};
@@ -169,7 +171,7 @@ fn memoized(key: &str, work: impl FnOnce() -> PathBuf) -> PathBuf {
     type Cell = Arc<OnceLock<PathBuf>>;
     static DONE: Mutex<Option<HashMap<String, Cell>>> = Mutex::new(None);
     let cell = {
-        let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = DONE.lock();
         done.get_or_insert_default().entry(key.to_owned()).or_default().clone()
     };
     cell.get_or_init(work).clone()

@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 
 use crate::binary::godwit;
 use crate::genome::{SmallGenome, mutate, reverse_complement};
@@ -63,10 +64,16 @@ impl Sample {
         type Cell = Arc<OnceLock<Arc<Sample>>>;
         static SAMPLES: Mutex<Option<HashMap<SampleSpec, Cell>>> = Mutex::new(None);
         let cell = {
-            let mut samples = SAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut samples = SAMPLES.lock();
             samples.get_or_insert_default().entry(spec.clone()).or_default().clone()
         };
         cell.get_or_init(|| Arc::new(Self::simulate(spec))).clone()
+    }
+
+    /// Returns the sample of pairs on two lanes that several tests use.
+    pub fn two_lanes() -> Arc<Self> {
+        let lanes = vec![1500, 900];
+        Self::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
     }
 
     fn simulate(spec: &SampleSpec) -> Self {

@@ -115,6 +115,16 @@ impl SlurmCluster {
         }
     }
 
+    /// Returns an address of this machine that the hosts of the cluster reach.
+    ///
+    /// # Panics
+    /// When the configuration cannot be read.
+    pub fn gateway_address(&self) -> String {
+        let text = std::fs::read_to_string(self.slurm_conf()).expect("the cluster has a configuration");
+        let subnet = text.lines().find_map(|line| line.strip_prefix("SlurmctldHost=head(")?.strip_suffix(".250)"));
+        subnet.map_or("127.0.0.1".to_owned(), |subnet| format!("{subnet}.254"))
+    }
+
     /// Reports whether hosts are namespaces, into which all kinds of faults can be injected.
     pub fn has_host_namespaces(&self) -> bool {
         self.mode == "netns"

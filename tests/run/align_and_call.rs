@@ -58,10 +58,6 @@ fn assert_same(out: &Path, expected: &Path) {
     assert!(!vcf_records(out).is_empty(), "nothing was called, so nothing is shown");
 }
 
-fn count_events(finished: &GodwitOutput, event: &str) -> usize {
-    finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
-}
-
 /// Counts the regions that were called before the last partition was written.
 fn regions_called_while_writing(finished: &GodwitOutput) -> usize {
     let written = finished.stderr.rfind("{\"event\":\"written\"").expect("partitions are told");
@@ -105,6 +101,19 @@ fn regions_called_while_the_bam_is_written_give_the_bytes_of_call_afterwards() {
     let again =
         align(&out).args(GRID_ARGS).args(["--format", "bam,cram", "--partitions", "5", "--call", "--resume"]).run_ok();
     assert_eq!(again.stderr.matches("already complete").count(), 2, "{}", again.describe());
+}
+
+#[test]
+fn a_ploidy_that_the_caller_does_not_support_is_rejected_before_the_alignment() {
+    needs!("bcftools");
+    let table = scratch::directory("live-ploidy").join("ploidy.txt");
+    fs::write(&table, "chr1 1 50000 * 4\n").expect("scratch can be written to");
+    let out = scratch::directory("live-tetraploid");
+    for words in [&["--call"][..], &["--call", "--dry-run"]] {
+        let run = align(&out).args(words).arg("--ploidy").arg(&table).run();
+        run.assert_rejected(&[EXIT_USAGE], &["bcftools supports ploidy 1 and 2, not 4"]);
+        assert_eq!(scratch::entry_names(&out), [] as [&str; 0]);
+    }
 }
 
 #[test]
@@ -164,7 +173,7 @@ fn haplotype_caller_reads_a_bam_that_is_being_written() {
         let out = scratch::directory("live-gatk");
         let run = align(&out).args(["--call", "gatk", "--threads", "1"]).args(words).with_gatk();
         let run = run.run_ok();
-        assert!(regions_called_while_writing(&run) > 0 && count_events(&run, "warning") == 0, "{}", run.describe());
+        assert!(regions_called_while_writing(&run) > 0 && run.count_events("warning") == 0, "{}", run.describe());
         assert_same(&out.join(name), &expected);
     }
 }
@@ -249,14 +258,14 @@ fn a_run_killed_while_it_writes_and_calls_goes_on_with_both() {
     wait_for_children(running.process_id(), "2000", 1);
     send_signal(running.process_id(), libc::SIGKILL);
     let killed = running.wait_with_output();
-    assert_eq!(count_events(&killed, "called"), 2, "{}", killed.describe());
-    assert!(count_events(&killed, "written") > 10 && !out.join("s.bam").exists(), "{}", killed.describe());
+    assert_eq!(killed.count_events("called"), 2, "{}", killed.describe());
+    assert!(killed.count_events("written") > 10 && !out.join("s.bam").exists(), "{}", killed.describe());
     hindered.create_file("hurry");
     let resumed = hindered.run().arg("--resume").run_ok();
     assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.describe());
     assert!(resumed.stderr.contains("\"event\":\"resumed\""), "{}", resumed.describe());
     let seen = scratch::entry_names(&hindered.script_directory).len() - 1;
-    assert_eq!(seen, count_events(&killed, "called") + count_events(&resumed, "called") + 1, "{}", resumed.describe());
+    assert_eq!(seen, killed.count_events("called") + resumed.count_events("called") + 1, "{}", resumed.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
     let aligned = AlignedSample::cached();
     let view = |bam: &Path| Tool::require("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout;
@@ -280,12 +289,12 @@ fn a_run_killed_while_it_calls_from_the_whole_bam_goes_on_with_the_calling_alone
     wait_for_children(running.process_id(), "2000", 1);
     send_signal(running.process_id(), libc::SIGKILL);
     let killed = running.wait_with_output();
-    assert_eq!(count_events(&killed, "called"), 2, "{}", killed.describe());
+    assert_eq!(killed.count_events("called"), 2, "{}", killed.describe());
     assert!(out.join("s.bam").is_file() && !out.join("s.vcf.gz").exists());
     fs::write(directory.join("hurry"), "").expect("scratch can be written to");
     let resumed = run().arg("--resume").run_ok();
     assert!(
-        resumed.stderr.contains("already complete") && count_events(&resumed, "written") == 0,
+        resumed.stderr.contains("already complete") && resumed.count_events("written") == 0,
         "{}",
         resumed.describe()
     );
@@ -309,10 +318,10 @@ fn a_caller_that_fails_leaves_a_whole_bam_and_no_vcf() {
     godwit().arg("verify").arg(out).run_ok();
     hindered.create_file("mended");
     let resumed = hindered.run().arg("--resume").run_ok();
-    assert_eq!(count_events(&resumed, "written"), 0, "{}", resumed.describe());
-    assert!(count_events(&failed, "called") > 0, "{}", failed.describe());
+    assert_eq!(resumed.count_events("written"), 0, "{}", resumed.describe());
+    assert!(failed.count_events("called") > 0, "{}", failed.describe());
     let regions = read_json(&out.join("run.json"))["calling"]["regions"].as_array().map_or(0, Vec::len);
-    assert_eq!(count_events(&failed, "called") + count_events(&resumed, "called"), regions, "{}", resumed.describe());
+    assert_eq!(failed.count_events("called") + resumed.count_events("called"), regions, "{}", resumed.describe());
     assert_same(&out.join("s.vcf.gz"), &expected);
 }
 
@@ -328,7 +337,7 @@ fn calling_that_makes_no_sense_is_refused_before_anything_is_aligned() {
     ] {
         let run = align(&out).args(words).run();
         run.assert_rejected(&[code], &[named]);
-        assert_eq!(count_events(&run, "aligned"), 0, "{}", run.describe());
+        assert_eq!(run.count_events("aligned"), 0, "{}", run.describe());
         align(&out).args(words).arg("--dry-run").run().assert_rejected(&[code], &[named]);
     }
     let dry = align(&out).args(["--call", "freebayes", "--dry-run"]).env("PATH", "/nowhere").run();

@@ -2,7 +2,7 @@
 //! pipeline with the same aligner, and failures of an aligner are reported.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::processes::{send_signal, wait_until_exited};
@@ -12,6 +12,7 @@ use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_for;
 use godwit_tests::{needs, needs_picard, sam, scratch};
+use parking_lot::Mutex;
 
 use super::bwa_identity::{align, assert_identical, assert_same_bytes};
 
@@ -32,7 +33,7 @@ pub(super) fn spec() -> SampleSpec {
 /// test at a time builds the index.
 pub(super) fn sample_with_index(spec: &SampleSpec, aligner: &str, arguments: &str) -> Arc<Sample> {
     static INDEX_LOCK: Mutex<()> = Mutex::new(());
-    let _turn = INDEX_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = INDEX_LOCK.lock();
     let sample = Sample::cached(spec);
     for reference in [sample.godwit_indexed_reference(), &sample.reference] {
         match aligner {

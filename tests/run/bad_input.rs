@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{GodwitCommand, GodwitOutput, godwit, path as godwit_path};
 use godwit_tests::processes::{child_processes, send_signal, wait_until_idle};
-use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
+use godwit_tests::sample::Sample;
 use godwit_tests::tool::Tool;
 use godwit_tests::wait::wait_for;
 use godwit_tests::{needs, scratch};
@@ -21,14 +21,9 @@ const EXIT_ENGINE: i32 = 5;
 const OUTPUT_SUFFIXES: [&str; 6] =
     [".bam", ".bam.bai", ".duplicates.txt", ".flagstat.txt", ".idxstats.txt", "run.json"];
 
-fn sample() -> std::sync::Arc<Sample> {
-    let lanes = vec![1500, 900];
-    Sample::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
-}
-
 /// Returns the plain-text files of a sample's second lane.
 fn mate_files() -> [String; 2] {
-    let sample = sample();
+    let sample = Sample::two_lanes();
     let text = |mate: usize| std::fs::read_to_string(&sample.lanes[1].reads[mate]).expect("the sample was written");
     [text(0), text(1)]
 }
@@ -43,7 +38,7 @@ fn align_files(files: &[(&str, &[u8])], reference: Option<&Path>) -> (GodwitOutp
             directory.join(name)
         })
         .collect();
-    let sample = sample();
+    let sample = Sample::two_lanes();
     let reference = reference.unwrap_or_else(|| sample.godwit_indexed_reference());
     let out = directory.join("out");
     (align(reference, &reads, &out).run(), out)
@@ -185,14 +180,15 @@ fn a_missing_file_of_reads_is_a_matter_of_this_machine() {
     needs!("bwa");
     let directory = scratch::directory("bad-input");
     let finished =
-        align(sample().godwit_indexed_reference(), &[directory.join("nowhere.fq")], &directory.join("out")).run();
+        align(Sample::two_lanes().godwit_indexed_reference(), &[directory.join("nowhere.fq")], &directory.join("out"))
+            .run();
     finished.assert_rejected(&[EXIT_MACHINE], &["nowhere.fq"]);
     assert_nothing_finished(&directory.join("out"));
 }
 
 /// Copies the indexed reference, so that a test may damage it.
 fn copy_reference() -> PathBuf {
-    let indexed = sample().godwit_indexed_reference().to_path_buf();
+    let indexed = Sample::two_lanes().godwit_indexed_reference().to_path_buf();
     let directory = scratch::directory("own-reference");
     let from = indexed.parent().expect("the reference lies in a directory");
     // Copy the files in the order of their names: the FASTA file precedes its index files, so no index is older than
@@ -297,7 +293,8 @@ fn an_output_directory_that_cannot_be_made_is_refused() {
     let file = directory.join("file");
     std::fs::write(&file, "in the way").expect("the scratch directory can be written to");
     for out in [file.clone(), file.join("below"), PathBuf::from("/proc/godwit-output")] {
-        let finished = align(sample().godwit_indexed_reference(), &sample().lanes[1].reads, &out).run();
+        let finished =
+            align(Sample::two_lanes().godwit_indexed_reference(), &Sample::two_lanes().lanes[1].reads, &out).run();
         finished.assert_rejected(&[EXIT_MACHINE], &[out.to_str().expect("scratch paths are UTF-8")]);
     }
     assert_eq!(std::fs::read_to_string(&file).expect("it is still there"), "in the way");
@@ -371,14 +368,14 @@ impl Drop for TmpfsMount {
 #[test]
 fn a_full_disk_is_a_matter_of_this_machine() {
     needs!("bwa");
-    let reads = &sample().lanes[1].reads;
+    let reads = &Sample::two_lanes().lanes[1].reads;
     let elsewhere = scratch::directory("full-disk");
     if let Some(disk) = TmpfsMount::new("64k") {
         // Run the job twice: with scratch files on another disk, so that only the last step fails, and with all files
         // on the full disk.
         for temp in [Some(&elsewhere), None] {
             let out = disk.0.join("out");
-            let command = align(sample().godwit_indexed_reference(), reads, &out);
+            let command = align(Sample::two_lanes().godwit_indexed_reference(), reads, &out);
             let finished = match temp {
                 Some(temp) => command.arg("--temp").arg(temp).run(),
                 None => command.run(),
@@ -390,7 +387,7 @@ fn a_full_disk_is_a_matter_of_this_machine() {
     // A limit of the file size causes a different error than a full disk. It does not require root, so it also works
     // where mounting is not permitted.
     let out = elsewhere.join("limited");
-    let finished = align(sample().godwit_indexed_reference(), reads, &out).limit_file_size(30_000).run();
+    let finished = align(Sample::two_lanes().godwit_indexed_reference(), reads, &out).limit_file_size(30_000).run();
     finished.assert_rejected(&[EXIT_MACHINE], &[]);
     assert_nothing_finished(&out);
 }
@@ -398,7 +395,7 @@ fn a_full_disk_is_a_matter_of_this_machine() {
 #[test]
 fn a_killed_aligner_is_a_failure_of_the_engine() {
     needs!("bwa");
-    let sample = sample();
+    let sample = Sample::two_lanes();
     let text = std::fs::read(&sample.lanes[1].reads[0]).expect("the sample was written");
     for name in ["bwa", "bwa-mem3"] {
         let program = format!("godwit-{name}");
@@ -430,7 +427,7 @@ fn align_with_fake_bwa(script: &str) -> (GodwitOutput, PathBuf) {
     let program = directory.join("godwit-bwa");
     scratch::write_executable(&program, script);
     let out = directory.join("out");
-    let command = align(sample().godwit_indexed_reference(), &sample().lanes[1].reads, &out);
+    let command = align(Sample::two_lanes().godwit_indexed_reference(), &Sample::two_lanes().lanes[1].reads, &out);
     (command.args(["--aligner", "bwa"]).env("GODWIT_BWA", &program).run(), out)
 }
 
@@ -462,8 +459,12 @@ fn an_aligner_that_talks_nonsense_or_ends_at_once_is_a_failure_of_the_engine() {
 fn too_little_memory_for_a_block_is_wrong_usage_and_names_the_minimum() {
     needs!("bwa");
     let out = scratch::directory("memory").join("out");
-    let command = godwit().arg("align").arg("--reference").arg(sample().godwit_indexed_reference()).arg("--reads");
-    let command = command.args(&sample().lanes[1].reads).args(["--sample", "bad", "--memory", "1M", "--out"]).arg(&out);
+    let command =
+        godwit().arg("align").arg("--reference").arg(Sample::two_lanes().godwit_indexed_reference()).arg("--reads");
+    let command = command
+        .args(&Sample::two_lanes().lanes[1].reads)
+        .args(["--sample", "bad", "--memory", "1M", "--out"])
+        .arg(&out);
     command.run().assert_rejected(&[EXIT_USAGE], &["--memory", "minimum is"]);
     assert_nothing_finished(&out);
 }

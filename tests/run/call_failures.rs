@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use godwit_tests::binary::{GodwitCommand, GodwitOutput};
+use godwit_tests::binary::{GodwitCommand, godwit};
 use godwit_tests::fault_injection::{Fault, count_file_changes, inject_fault};
 use godwit_tests::processes::{send_signal, wait_for_children, wait_until_exited};
 use godwit_tests::tool::{Tool, run_checked};
@@ -23,10 +23,6 @@ const SWEEP_POINTS_PER_FAULT: u64 = 4;
 /// The files of a finished call.
 pub(super) const OUTPUT_FILES: [&str; 4] = ["a.vcf.gz", "a.vcf.gz.manifest.json", "a.vcf.gz.run.json", "a.vcf.gz.tbi"];
 
-fn count_events(finished: &GodwitOutput, event: &str) -> usize {
-    finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
-}
-
 /// Returns a call of seven regions with a single caller, so that they run one after the other. The files of the caller are in another
 /// directory, so that only changes by godwit are counted.
 fn call(out: &Path, temp: &Path) -> GodwitCommand {
@@ -42,7 +38,7 @@ fn baseline_run() -> &'static (Vec<u8>, usize) {
         let finished = call(&out, &temp).run_ok();
         assert_eq!(scratch::entry_names(&out), OUTPUT_FILES);
         assert_eq!(scratch::entry_names(&temp), [] as [&str; 0]);
-        (fs::read(out.join("a.vcf.gz")).expect("it was written"), count_events(&finished, "called"))
+        (fs::read(out.join("a.vcf.gz")).expect("it was written"), finished.count_events("called"))
     })
 }
 
@@ -71,7 +67,7 @@ fn a_run_stopped_at_any_of_some_changes_to_files_goes_on() {
             assert!(resumed.status.success(), "{fault:?} at {at}: {}\nthen {}", stopped.describe(), resumed.describe());
             assert!(fs::read(out.join("a.vcf.gz")).expect("it was written") == *expected, "{fault:?} at {at}");
             assert_eq!(scratch::entry_names(&out), OUTPUT_FILES, "{fault:?} at {at}");
-            let done = count_events(&stopped, "called") + count_events(&resumed, "called");
+            let done = stopped.count_events("called") + resumed.count_events("called");
             assert!(done <= *regions + 1, "{fault:?} at {at}: {done} of {regions} called\n{}", resumed.describe());
         }
     }
@@ -92,14 +88,14 @@ fn ctrl_c_keeps_finished_regions_for_resume() {
     send_signal(running.process_id(), libc::SIGINT);
     let stopped = running.wait_with_output();
     stopped.assert_rejected(&[EXIT_INTERRUPTED], &["--resume"]);
-    assert_eq!(count_events(&stopped, "called"), 2, "{}", stopped.describe());
+    assert_eq!(stopped.count_events("called"), 2, "{}", stopped.describe());
     assert!(!out.join("a.vcf.gz").exists());
     assert_eq!(scratch::entry_names(&temp), [] as [&str; 0]);
     fs::write(script.with_file_name("hurry"), "").expect("scratch can be written to");
     let other = run(&["--resume", "--padding", "500"]).run();
     other.assert_rejected(&[EXIT_USAGE], &["cannot resume", "--padding was 1000 in the stopped job, but is 500 now"]);
     let resumed = run(&["--resume"]).run_ok();
-    assert_eq!(count_events(&resumed, "called"), regions - 2, "{}", resumed.describe());
+    assert_eq!(resumed.count_events("called"), regions - 2, "{}", resumed.describe());
     assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.describe());
     let lines = |text: &[u8]| {
         let path = scratch::directory("lines").join("a.vcf.gz");
@@ -297,7 +293,7 @@ fn options_that_make_no_sense_are_refused() {
     let aligned = AlignedSample::cached();
     let out = scratch::directory("nonsense").join("a.vcf.gz");
     for (words, code, named) in [
-        (&["--caller", "octopus"][..], EXIT_USAGE, "octopus"),
+        (&["--caller", "no-such-caller"][..], EXIT_USAGE, "gatk-joint"),
         (&["--caller", "no-such-caller {bam} {region}"], EXIT_MACHINE, "no-such-caller"),
         (&["--caller", "bash {bam}"], EXIT_USAGE, "{region}"),
         (&["--caller-args", "-r chr1"], EXIT_USAGE, "--regions"),
@@ -306,6 +302,12 @@ fn options_that_make_no_sense_are_refused() {
         (&["--sex", "M"], EXIT_USAGE, "--ploidy"),
     ] {
         aligned.call(&out).args(words).run().assert_rejected(&[code], &[named]);
+    }
+    for caller in ["bcftools", "gatk"] {
+        let genotyping =
+            godwit().arg("call").arg("--reference").arg(&aligned.reference).args(["--gvcfs", "a.g.vcf.gz"]);
+        let genotyping = genotyping.args(["--caller", caller, "--out"]).arg(&out).run();
+        genotyping.assert_rejected(&[EXIT_USAGE], &["--caller gatk-joint"]);
     }
     aligned.call_with_grid("10", &out).run().assert_rejected(&[EXIT_USAGE], &["1K"]);
     aligned.call(&out.with_extension("bcf")).run().assert_rejected(&[EXIT_USAGE], &[".vcf.gz"]);

@@ -261,7 +261,7 @@ fn workers_with_bwa_and_workers_with_bwa_mem3_write_the_bytes_of_one_process() {
 
 /// Returns an `align` command line without `--reads`.
 fn align_reads(out: &Path) -> GodwitCommand {
-    let sample = inputs::sample();
+    let sample = Sample::two_lanes();
     let command = godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference()).arg("--out").arg(out);
     command.args(["--sample", "sample"]).args(COMMON_ARGS)
 }
@@ -269,7 +269,7 @@ fn align_reads(out: &Path) -> GodwitCommand {
 #[test]
 fn workers_receive_reads_from_every_kind_of_input() {
     needs!("bwa", "samtools", "fastp");
-    let sample = inputs::sample();
+    let sample = Sample::two_lanes();
     let directory = scratch::directory("unaligned");
     let lanes = [sample.lanes[1].clone()];
     let [bam, cram] = ["bam", "cram"].map(|format| inputs::unaligned_bam(&directory, &lanes, format));

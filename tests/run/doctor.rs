@@ -73,7 +73,7 @@ fn what_is_essential_and_missing_is_exit_code_4_with_its_remedy() {
 }
 
 #[test]
-fn every_program_that_godwit_can_use_is_told_of() {
+fn doctor_lists_every_program_that_godwit_can_use() {
     needs!("minimap2", "fastp", "bowtie2", "bwa", "samtools", "diamond", "mmseqs");
     let finished = godwit().args(["doctor", "--json"]).run_ok();
     let told = findings(&finished.stdout);

@@ -3,22 +3,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use godwit_tests::binary::{GodwitCommand, godwit};
 use godwit_tests::processes::{send_signal, wait_until_exited, wait_until_idle};
 use godwit_tests::reference_pipeline::{AlignOptions, Lane, run_reference_pipeline};
 use godwit_tests::sam::{self, SamText};
-use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
+use godwit_tests::sample::Sample;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{metrics, needs, needs_picard, scratch};
 
 const BLOCK_BASES: &str = "50000";
-
-pub(super) fn sample() -> Arc<Sample> {
-    let lanes = vec![1500, 900];
-    Sample::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
-}
 
 fn options() -> AlignOptions {
     AlignOptions { block_bases: 50_000, ..AlignOptions::default() }
@@ -26,14 +20,14 @@ fn options() -> AlignOptions {
 
 /// Returns a command line without its reads.
 fn align(out: &Path) -> GodwitCommand {
-    let sample = sample();
+    let sample = Sample::two_lanes();
     let command = godwit().arg("align").arg("--reference").arg(sample.godwit_indexed_reference()).arg("--out").arg(out);
     command.args(["--sample", "sample", "--block-bases", BLOCK_BASES, "--threads", "2"])
 }
 
 /// Compares the output of godwit with the reference pipeline on these lanes.
 fn assert_same_as_reference(lanes: &[Lane], options: &AlignOptions, out: &Path) {
-    let expected = run_reference_pipeline(&sample().reference, lanes, options);
+    let expected = run_reference_pipeline(&Sample::two_lanes().reference, lanes, options);
     sam::assert_same(&expected.bam, &out.join("sample.bam"));
     metrics::assert_same(&expected.metrics.expect("duplicates were marked"), &out.join("sample.duplicates.txt"));
 }
@@ -47,7 +41,7 @@ fn records(path: &Path) -> Vec<Vec<String>> {
 
 /// Writes the second lane, which is plain text, as one interleaved file.
 pub(super) fn interleaved_fastq(directory: &Path) -> PathBuf {
-    let lane = &sample().lanes[1];
+    let lane = &Sample::two_lanes().lanes[1];
     let mates = records(&lane.reads[0]).into_iter().zip(records(&lane.reads[1]));
     let text: Vec<String> = mates.flat_map(|(one, two)| [one, two].concat()).collect();
     let path = directory.join("both.fastq");
@@ -88,7 +82,7 @@ pub(super) fn unaligned_bam(directory: &Path, lanes: &[Lane], format: &str) -> P
 /// Returns two plain-text lanes with different read groups: the second lane of the sample, and a lane made of its
 /// reads.
 fn two_lanes() -> Vec<Lane> {
-    let lane = sample().lanes[1].clone();
+    let lane = Sample::two_lanes().lanes[1].clone();
     let directory = scratch::directory("third-lane");
     let reads = [0, 1].map(|mate| {
         let path = directory.join(format!("R{mate}.fastq"));
@@ -109,7 +103,7 @@ fn two_lanes() -> Vec<Lane> {
 fn interleaved_reads_come_out_as_those_of_two_files() {
     needs!("bwa");
     needs_picard!();
-    let lane = &sample().lanes[1];
+    let lane = &Sample::two_lanes().lanes[1];
     let directory = scratch::directory("interleaved");
     let path = interleaved_fastq(&directory);
     let words = ["--interleaved", "--read-group", &lane.read_group];
@@ -152,13 +146,13 @@ fn interleaved_reads_out_of_step_are_refused() {
 fn a_pipe_of_each_mate_is_read_as_the_files_are() {
     needs!("bwa");
     needs_picard!();
-    let lane = &sample().lanes[0];
+    let lane = &Sample::two_lanes().lanes[0];
     let out = scratch::directory("pipes");
     let script = format!(
         "exec {:?} align --reference {:?} --out {:?} --sample sample --block-bases {BLOCK_BASES} --read-group '{}' \
          --reads <(cat {:?}) <(zcat {:?})",
         godwit_tests::binary::path(),
-        sample().godwit_indexed_reference(),
+        Sample::two_lanes().godwit_indexed_reference(),
         out,
         lane.read_group,
         lane.reads[0],
@@ -207,7 +201,7 @@ fn tags_that_are_kept_are_those_of_samtools_fastq_and_bwa_with_comments() {
     needs!("samtools");
     needs_picard!();
     let directory = scratch::directory("kept-tags");
-    let lanes = [sample().lanes[1].clone()];
+    let lanes = [Sample::two_lanes().lanes[1].clone()];
     let bam = unaligned_bam(&directory, &lanes, "bam");
     let reads = [1, 2].map(|mate| directory.join(format!("{mate}.fastq")));
     let words = ["fastq", "-T", "XN,RX", "-0", "/dev/null", "-1"].map(std::ffi::OsStr::new).into_iter();
@@ -230,8 +224,8 @@ fn aligned_reads_grouped_by_name_are_turned_back_as_samtools_does() {
     needs!("samtools");
     needs_picard!();
     let directory = scratch::directory("realigned");
-    let lane = &sample().lanes[1];
-    let expected = run_reference_pipeline(&sample().reference, std::slice::from_ref(lane), &options());
+    let lane = &Sample::two_lanes().lanes[1];
+    let expected = run_reference_pipeline(&Sample::two_lanes().reference, std::slice::from_ref(lane), &options());
     let grouped = directory.join("grouped.bam");
     let words = ["collate", "--no-PG", "-o"].map(std::ffi::OsStr::new).into_iter();
     Tool::require("samtools").run(words.chain([grouped.as_os_str(), expected.bam.as_os_str()]));
@@ -241,7 +235,7 @@ fn aligned_reads_grouped_by_name_are_turned_back_as_samtools_does() {
     Tool::require("samtools").run(words);
     // Write CRAM with differences from an external reference, and CRAM with an embedded reference.
     let as_cram = |name: &str, kind: &str| {
-        let (cram, sample) = (directory.join(name), sample());
+        let (cram, sample) = (directory.join(name), Sample::two_lanes());
         let words = ["view", "--no-PG", "-O", kind, "-T"].map(std::ffi::OsStr::new).into_iter();
         let words = words.chain([sample.reference.as_os_str(), "-o".as_ref(), cram.as_os_str(), grouped.as_os_str()]);
         Tool::require("samtools").run(words);
@@ -264,7 +258,7 @@ fn inputs_that_make_no_sense_are_refused_with_a_way_out() {
     needs!("bwa");
     needs!("samtools");
     let directory = scratch::directory("no-sense");
-    let lane = &sample().lanes[1];
+    let lane = &Sample::two_lanes().lanes[1];
     let bam = unaligned_bam(&directory, std::slice::from_ref(lane), "bam");
     let cram = unaligned_bam(&directory, std::slice::from_ref(lane), "cram");
     let out = directory.join("out");
@@ -287,7 +281,7 @@ fn a_bam_of_reads_cut_at_a_block_edge_is_refused() {
     needs!("bwa");
     needs!("samtools");
     let directory = scratch::directory("cut");
-    let bam = unaligned_bam(&directory, &sample().lanes[1..2], "bam");
+    let bam = unaligned_bam(&directory, &Sample::two_lanes().lanes[1..2], "bam");
     let bytes = std::fs::read(&bam).expect("samtools wrote it");
     let cut = directory.join("cut.bam");
     std::fs::write(&cut, &bytes[..bytes.len() - 28]).expect("the scratch directory can be written to");
@@ -322,7 +316,7 @@ fn markdup_reads_sam_and_bam_from_stdin() {
 fn a_run_that_waits_for_stdin_ends_when_told_to() {
     needs!("bwa");
     let directory = scratch::directory("waiting");
-    let lane = &sample().lanes[1];
+    let lane = &Sample::two_lanes().lanes[1];
     let text = std::fs::read(&lane.reads[0]).expect("the sample was written");
     let ways: [(&[u8], GodwitCommand); 3] = [
         (b"", align(&directory.join("a")).args(["--reads", "-"])),

@@ -77,7 +77,7 @@ impl Cohort {
         })
     }
 
-    pub(super) fn make_dictionary(&self) {
+    pub fn make_dictionary(&self) {
         let dictionary = self.reference.with_extension("dict");
         if !dictionary.exists() {
             let words = ["dict".as_ref(), self.reference.as_os_str(), "-o".as_ref(), dictionary.as_os_str()];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_tests::binary::{GodwitCommand, godwit};
-use godwit_tests::collectors::{TargetFiles, write_interval_lists};
+use godwit_tests::collectors::{METRICS_SUFFIXES, METRICS_WITHOUT_OXOG, TargetFiles, write_interval_lists};
 use godwit_tests::fault_injection::{Fault, count_file_changes, inject_fault};
 use godwit_tests::qc::{multiqc_directory, multiqc_values};
 use godwit_tests::random::Random;
@@ -16,20 +16,6 @@ use godwit_tests::{needs, sam_fuzzer, scratch, skip};
 
 use super::bwa_identity;
 
-/// Suffixes of the files of all metrics.
-const SUFFIXES: [&str; 11] = [
-    "alignment_summary_metrics",
-    "base_distribution_by_cycle_metrics",
-    "gc_bias.detail_metrics",
-    "gc_bias.summary_metrics",
-    "hs_metrics",
-    "insert_size_metrics",
-    "oxog_metrics",
-    "quality_by_cycle_metrics",
-    "quality_distribution_metrics",
-    "targeted_pcr_metrics",
-    "wgs_metrics",
-];
 /// Length of the contig of generated alignments, bases.
 const CONTIG_BASES: usize = 200_000;
 
@@ -109,7 +95,7 @@ fn align_writes_the_metrics_of_the_verb_at_any_number_of_threads_partitions_and_
         align(&lists, &out).args(words.split(' ')).run_ok();
         if expected.is_empty() {
             expected = verb_files(&out.join("sample.bam"), &sample.reference, &lists, "all");
-            assert_eq!(expected.iter().map(|(suffix, _)| suffix.as_str()).collect::<Vec<_>>(), SUFFIXES);
+            assert_eq!(expected.iter().map(|(suffix, _)| suffix.as_str()).collect::<Vec<_>>(), METRICS_SUFFIXES);
         }
         assert_same(&out.join("sample"), &expected, words);
     }
@@ -185,9 +171,7 @@ fn markdup_writes_the_metrics_of_the_verb_for_unusual_records() {
         let contigs: Vec<_> = text.lines().filter(|line| line.starts_with("@SQ")).map(contig).collect();
         let reference = write_reference(&contigs, seed);
         // Not every fuzzed read has a read group, which OxoG needs.
-        let metrics = "AlignmentSummary,InsertSize,QualityByCycle,QualityDistribution,GcBias,\
-            BaseDistributionByCycle,WgsMetrics,HsMetrics,TargetedPcr";
-        compare_markdup(&text, &reference, metrics, &["mark", "remove"]);
+        compare_markdup(&text, &reference, METRICS_WITHOUT_OXOG, &["mark", "remove"]);
     }
 }
 
@@ -298,6 +282,16 @@ fn a_job_is_resumed_only_with_the_same_metrics_and_interval_lists() {
     let text = fs::read_to_string(&lists.baits).expect("the list can be read");
     fs::write(&lists.baits, text.trim_end().rsplit_once('\n').expect("it has lines").0).expect("it can be written to");
     align(&lists, &out).arg("--resume").run().assert_rejected(&[2], &["--baits", "--metrics was"]);
+}
+
+#[test]
+fn one_interval_list_can_be_that_of_targets_and_of_baits() {
+    needs!("bwa");
+    let mut lists = interval_lists(&sample().reference);
+    lists.baits.clone_from(&lists.targets);
+    let out = scratch::directory("job-one-list");
+    align(&lists, &out).run_ok();
+    assert!(scratch::entry_names(&out).iter().any(|name| name.ends_with(".hs_metrics")));
 }
 
 #[test]

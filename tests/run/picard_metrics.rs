@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{GodwitCommand, godwit};
-use godwit_tests::collectors::{TargetFiles, picard_files, write_interval_lists};
+use godwit_tests::collectors::{
+    METRICS_SUFFIXES, METRICS_WITHOUT_OXOG, TargetFiles, picard_files, write_interval_lists,
+};
 use godwit_tests::qc::{multiqc_directory, multiqc_values, reference_for_picard};
 use godwit_tests::random::Random;
 use godwit_tests::reference_pipeline::AlignOptions;
@@ -13,10 +15,6 @@ use godwit_tests::{needs, needs_picard, sam_fuzzer, scratch, skip};
 use super::bwa_identity::align;
 use super::picard::shared_data_directory;
 use super::real_data::{chromosome_20, na12878_reads};
-
-/// All metrics but OxoG.
-const FUZZED_METRICS: &str = "AlignmentSummary,InsertSize,QualityByCycle,QualityDistribution,GcBias,\
-    BaseDistributionByCycle,WgsMetrics,HsMetrics,TargetedPcr";
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/picard_metrics");
 
@@ -39,12 +37,13 @@ fn lines(path: &Path) -> Vec<String> {
     text.lines().filter(|line| !is_header(line)).map(str::to_owned).collect()
 }
 
-/// Returns the first difference of each file from that of Picard. Files that Picard cannot compute are not compared.
+/// Returns the first difference of each file from that of Picard, and each file beside `found` that Picard is not run for.
+/// Files that Picard cannot compute are not compared.
 fn differences(expected: &[(&'static str, Option<PathBuf>)], found: &Path) -> Vec<String> {
     let mut list = Vec::new();
     for (suffix, expected) in expected {
         let Some(expected) = expected else { continue };
-        let path = found.with_added_extension(&suffix[1..]);
+        let path = found.with_added_extension(suffix);
         if !expected.exists() || !path.exists() {
             if expected.exists() != path.exists() {
                 list.push(format!("{suffix}: Picard and godwit do not agree whether there is anything to write"));
@@ -55,7 +54,21 @@ fn differences(expected: &[(&'static str, Option<PathBuf>)], found: &Path) -> Ve
         let at = (0..one.len().max(other.len())).find(|at| one.get(*at) != other.get(*at));
         list.extend(at.map(|at| format!("{suffix} line {at}: {:?} expected, {:?} found", one.get(at), other.get(at))));
     }
+    let stem = found.file_name().expect("the files have a stem").to_string_lossy().into_owned();
+    for name in scratch::entry_names(found.parent().expect("the files are in a directory")) {
+        let suffix = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('.'));
+        if suffix.is_some_and(|suffix| expected.iter().all(|(known, _)| *known != suffix)) {
+            list.push(format!("{name}: no collector of Picard writes it"));
+        }
+    }
     list
+}
+
+#[test]
+fn a_file_without_a_collector_of_picard_is_a_difference() {
+    let found = Path::new(GOLDEN).join("expected/reads");
+    assert_eq!(differences(&[], &found).len(), METRICS_SUFFIXES.len());
+    assert_eq!(differences(&METRICS_SUFFIXES.map(|suffix| (suffix, None)), &found), [""; 0]);
 }
 
 /// Computes metrics of a BAM with Picard and with godwit, and compares them.
@@ -116,9 +129,9 @@ fn metrics_of_fuzzed_files_are_those_of_picard() {
         std::fs::write(&plain, random_reference(&text, seed)).expect("the scratch directory can be written to");
         let reference = reference_for_picard(&plain);
         let lists = write_interval_lists(&reference.with_extension("dict"), &directory, seed);
-        let mut list = compare(&bam, &reference, &lists, FUZZED_METRICS);
+        let mut list = compare(&bam, &reference, &lists, METRICS_WITHOUT_OXOG);
         // Not every fuzzed read has a read group, which OxoG needs.
-        list.retain(|line| !line.starts_with(".oxog_metrics"));
+        list.retain(|line| !line.starts_with("oxog_metrics"));
         if !list.is_empty() {
             failures.push(format!("seed {seed}:\n  {}", list.join("\n  ")));
         }
@@ -151,7 +164,7 @@ fn committed_metrics_of_picard_come_out_again_at_any_number_of_threads() {
         let command = metrics_command(&golden.join("reads.bam"), &golden.join("ref.fa"), Some(&lists), &out);
         command.args(["--threads", threads]).run_ok();
         let names = scratch::entry_names(&out);
-        assert_eq!(names.len(), 11, "{names:?}");
+        assert_eq!(names.len(), METRICS_SUFFIXES.len(), "{names:?}");
         for name in names {
             let expected = golden.join("expected").join(&name);
             assert_eq!(lines(&out.join(&name)), lines(&expected), "{name}, {threads} threads");
@@ -168,7 +181,7 @@ fn only_requested_metrics_are_written() {
     assert_eq!(scratch::entry_names(&out), ["reads.insert_size_metrics", "reads.wgs_metrics"]);
     let all = scratch::directory("metrics-all");
     metrics_command(&bam, &reference, None, &all).run_ok();
-    assert_eq!(scratch::entry_names(&all).len(), 9, "all without interval lists");
+    assert_eq!(scratch::entry_names(&all).len(), METRICS_SUFFIXES.len() - 2, "all without interval lists");
 }
 
 #[test]
@@ -229,7 +242,8 @@ fn a_bam_without_records_has_metrics_without_values() {
     godwit_tests::tool::Tool::require("samtools").run(view);
     let out = directory.join("out");
     metrics_command(&bam, &golden.join("ref.fa"), None, &out).run_ok();
-    assert_eq!(scratch::entry_names(&out).len(), 8, "without a pair there are no insert sizes");
+    let count = METRICS_SUFFIXES.len() - 3;
+    assert_eq!(scratch::entry_names(&out).len(), count, "without a pair there are no insert sizes");
     assert_eq!(lines(&out.join("none.quality_by_cycle_metrics")), [""; 3]);
     assert!(lines(&out.join("none.wgs_metrics"))[3].contains("\t0\t0\t0\t0\t"), "every depth is 0");
 }

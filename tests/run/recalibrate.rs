@@ -14,7 +14,7 @@ use super::picard::shared_data_directory;
 use super::real_data::{chromosome_20, na12878_reads};
 
 /// Writes half of the variants of a sample, in the form of a variant database.
-pub(super) fn write_known_sites(cohort: &Cohort, directory: &Path) -> PathBuf {
+pub fn write_known_sites(cohort: &Cohort, directory: &Path) -> PathBuf {
     let truth = cohort.directory.join("ada-reads.truth.vcf");
     let text = fs::read_to_string(&truth).expect("the simulator wrote it");
     let mut number = 0;

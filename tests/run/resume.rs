@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_tests::binary::{GodwitCommand, GodwitOutput};
+use godwit_tests::binary::GodwitCommand;
 use godwit_tests::duplicate_options::{MarkingOptions, TaggingPolicy};
 use godwit_tests::fault_injection::{Fault, count_file_changes, inject_fault};
 use godwit_tests::processes::send_signal;
@@ -64,7 +64,7 @@ impl BaselineRun {
         let out = scratch::directory("undisturbed");
         let finished = align(&out).run_ok();
         let undisturbed =
-            Self { out, blocks: count_events(&finished, "aligned"), partitions: count_events(&finished, "written") };
+            Self { out, blocks: finished.count_events("aligned"), partitions: finished.count_events("written") };
         assert!(undisturbed.blocks >= 4 && undisturbed.partitions >= 4, "{}", finished.describe());
         undisturbed
     }
@@ -104,15 +104,11 @@ impl BaselineRun {
         assert!(resumed.status.success(), "{fault:?} at {at}: {}\nthen {}", stopped.describe(), resumed.describe());
         self.assert_same(&out);
         for (event, all) in [("aligned", self.blocks), ("written", self.partitions)] {
-            let done = count_events(&stopped, event) + count_events(&resumed, event);
+            let done = stopped.count_events(event) + resumed.count_events(event);
             assert!(done <= all + 1, "{fault:?} at {at}: {done} of {all} {event}\n{}", resumed.describe());
         }
         fs::remove_dir_all(&out).expect("the scratch directory can be removed");
     }
-}
-
-fn count_events(finished: &GodwitOutput, event: &str) -> usize {
-    finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
 }
 
 /// Counts the changes to files that a run makes.
@@ -290,9 +286,9 @@ fn a_finished_run_says_so_and_is_replaced_only_without_resume() {
     more.assert_rejected(&[EXIT_USAGE], &["--format was bam in the stopped job, but is bam,cram now"]);
     // Remove one output: the next run writes it again.
     fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
-    assert_eq!(count_events(&align(&out).arg("--resume").run_ok(), "aligned"), undisturbed.blocks);
+    assert_eq!(align(&out).arg("--resume").run_ok().count_events("aligned"), undisturbed.blocks);
     undisturbed.assert_same(&out);
-    assert_eq!(count_events(&align(&out).run_ok(), "aligned"), undisturbed.blocks);
+    assert_eq!(align(&out).run_ok().count_events("aligned"), undisturbed.blocks);
     undisturbed.assert_same(&out);
 }
 
@@ -329,7 +325,7 @@ fn without_resume_a_stopped_run_is_started_over_and_says_what_that_costs() {
     let (undisturbed, out) = (BaselineRun::run(), killed_run());
     let again = align(&out).run_ok();
     assert!(again.stderr.contains("--resume"), "{}", again.describe());
-    assert_eq!(count_events(&again, "aligned"), undisturbed.blocks);
+    assert_eq!(again.count_events("aligned"), undisturbed.blocks);
     undisturbed.assert_same(&out);
 }
 

@@ -13,6 +13,7 @@ use godwit_tests::slurm::{self, SlurmCluster};
 use godwit_tests::tool::run_checked;
 use godwit_tests::wait::{WAIT_TIMEOUT, wait_for, wait_until};
 use godwit_tests::{needs_host_namespaces, scratch};
+use parking_lot::Mutex;
 
 /// A script that waits until the file `go` exists in the working directory.
 const WAIT_FOR_GO_FILE: &str = "until [ -e go ]; do sleep 0.05; done";
@@ -384,15 +385,15 @@ fn check_forgotten_job_is_unknown(cluster: &SlurmCluster) {
 }
 
 /// A slow test that runs on its own thread.
-struct BackgroundTest(std::sync::Mutex<Option<JoinHandle<()>>>);
+struct BackgroundTest(Mutex<Option<JoinHandle<()>>>);
 
 impl BackgroundTest {
     fn start(run: impl FnOnce() + Send + 'static) -> Self {
-        Self(std::sync::Mutex::new(Some(std::thread::spawn(run))))
+        Self(Mutex::new(Some(std::thread::spawn(run))))
     }
 
     fn finish(&self) {
-        let thread = self.0.lock().expect("no thread panics while it has the lock").take().expect("one test asks once");
+        let thread = self.0.lock().take().expect("one test asks once");
         if let Err(panic) = thread.join() {
             // Repeat the panic message: the test harness has captured it for the test that started the thread, and
             // shows it only if that test fails.

@@ -2,26 +2,24 @@
 //! fastp detected.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use godwit_tests::binary::{GodwitCommand, godwit};
 use godwit_tests::reference_pipeline::{AlignOptions, Lane, run_reference_pipeline};
 use godwit_tests::sam;
-use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
+use godwit_tests::sample::Sample;
 use godwit_tests::tool::Tool;
 use godwit_tests::{metrics, needs, needs_picard, scratch};
 
 /// Arguments that trim the ends of about every tenth read, and drop some reads.
 const FASTP_ARGS: &str = "--cut_tail --cut_mean_quality 28 --length_required 60";
 
-fn sample() -> Arc<Sample> {
-    let lanes = vec![1500, 900];
-    Sample::cached(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: TitleComments::Illumina })
-}
-
 fn align(lanes: &[Lane], out: &Path) -> GodwitCommand {
-    let command =
-        godwit().arg("align").arg("--reference").arg(sample().godwit_indexed_reference()).arg("--out").arg(out);
+    let command = godwit()
+        .arg("align")
+        .arg("--reference")
+        .arg(Sample::two_lanes().godwit_indexed_reference())
+        .arg("--out")
+        .arg(out);
     let command = lanes.iter().fold(command, |command, lane| {
         command.arg("--reads").args(&lane.reads).arg("--read-group").arg(&lane.read_group)
     });
@@ -52,7 +50,7 @@ fn trim_with_fastp(lane: &Lane, interleaved: bool) -> Lane {
 
 fn assert_same_as_reference(lanes: &[Lane], out: &Path) {
     let options = AlignOptions { block_bases: 50_000, ..AlignOptions::default() };
-    let expected = run_reference_pipeline(&sample().reference, lanes, &options);
+    let expected = run_reference_pipeline(&Sample::two_lanes().reference, lanes, &options);
     sam::assert_same(&expected.bam, &out.join("sample.bam"));
     metrics::assert_same(&expected.metrics.expect("duplicates were marked"), &out.join("sample.duplicates.txt"));
 }
@@ -62,7 +60,7 @@ fn trimmed_lanes_come_out_as_those_of_fastp_and_the_reference_pipeline() {
     needs!("bwa");
     needs!("fastp");
     needs_picard!();
-    let lanes = &sample().lanes;
+    let lanes = &Sample::two_lanes().lanes;
     let directory = scratch::directory("trimmed");
     let expected: Vec<Lane> = lanes.iter().map(|lane| trim_with_fastp(lane, false)).collect();
     let bams = ["1", "4"].map(|threads| {
@@ -84,7 +82,7 @@ fn single_and_interleaved_files_are_trimmed_too() {
     needs!("fastp");
     needs_picard!();
     let directory = scratch::directory("trimmed-one-file");
-    let lane = &sample().lanes[1];
+    let lane = &Sample::two_lanes().lanes[1];
     let single = Lane { reads: lane.reads[..1].to_vec(), read_group: lane.read_group.clone() };
     let out = directory.join("single");
     align(std::slice::from_ref(&single), &out).args(["--trim-args", FASTP_ARGS]).run_ok();
@@ -107,7 +105,7 @@ fn what_fastp_passes_over_is_refused_all_the_same() {
     needs!("bwa");
     needs!("fastp");
     let directory = scratch::directory("trimmed-broken");
-    let lane = &sample().lanes[1];
+    let lane = &Sample::two_lanes().lanes[1];
     let text = std::fs::read_to_string(&lane.reads[0]).expect("the sample was written");
     let lines: Vec<&str> = text.lines().collect();
     let spaced = lines[41].replacen(char::is_alphanumeric, " ", 1);
@@ -148,7 +146,7 @@ fn a_fastp_that_is_missing_old_dead_or_forgetful_ends_the_run() {
     let directory = scratch::directory("no-fastp");
     let out = directory.join("out");
     let run = |program: &Path, words: &[&str]| {
-        align(&sample().lanes[1..2], &out).env("GODWIT_FASTP", program).args(words).run()
+        align(&Sample::two_lanes().lanes[1..2], &out).env("GODWIT_FASTP", program).args(words).run()
     };
     run(Path::new("/nowhere/fastp"), &[]).assert_rejected(&[4], &["/nowhere/fastp", "GODWIT_FASTP"]);
     run(&fake_fastp(&directory, "0.20.1", "exit 0"), &[]).assert_rejected(&[4], &["0.20.1", "0.23 or later"]);

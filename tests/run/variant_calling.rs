@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use godwit_tests::binary::{GodwitCommand, godwit};
 use godwit_tests::random::Random;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{gatk, needs, needs_gatk, scratch, skip};
+use parking_lot::Mutex;
 
 use super::picard::shared_data_directory;
 use super::real_data::{aligned_na12878, chromosome_20};
@@ -73,7 +74,7 @@ impl AlignedSample {
             "set -o pipefail; bcftools mpileup -Ou -f {reference} {mpileup} {} | bcftools call {call}",
             bam.display()
         );
-        let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut records = RECORDS.lock();
         let whole = || record_lines(&run_checked(Tool::require("bash").command().args(["-c", &script])).stdout);
         records.entry(script.clone()).or_insert_with(whole).clone()
     }

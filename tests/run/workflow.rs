@@ -189,8 +189,10 @@ fn sheets_and_options_that_make_no_sense_are_refused_before_anything_is_done() {
     refused(run(cohort, &path, &out).run(), EXIT_INPUT, &["sheet.csv, line 1, column 2", "fastq_1"]);
     let sheet = write_sheet(cohort, &directory);
     refused(run(cohort, &sheet, &out).args(["--known-sites", "a.vcf.gz"]).run(), 2, &["--workflow gatk"]);
-    let words = ["--workflow", "gatk", "--caller", "freebayes"];
-    refused(run(cohort, &sheet, &out).args(words).run(), 2, &["HaplotypeCaller"]);
+    for caller in ["freebayes", "bcftools"] {
+        let words = ["--workflow", "gatk", "--caller", caller];
+        refused(run(cohort, &sheet, &out).args(words).run(), 2, &["HaplotypeCaller"]);
+    }
 }
 
 /// Returns contig, position and filter of the records that `tool` writes when it holds SNPs, or all others, to the

@@ -6,11 +6,11 @@ use std::path::Path;
 use godwit_tests::binary::godwit;
 use godwit_tests::{needs, scratch};
 
-use super::test_databases::databases;
+use super::test_databases::{TAXONOMY, databases};
 
 /// The columns after the first, which are fields of BLAST+'s tables.
 const TABLE_FIELDS: &str = "qaccver saccver pident length mismatch gapopen qstart qend sstart send evalue bitscore score qlen slen nident positive \
-                      gaps qframe sframe qcovs qcovhsp staxid stitle btop";
+                      gaps qframe sframe qcovs qcovhsp staxid stitle btop ssciname scomname sblastname sskingdom";
 
 /// Returns the rows of a table, read by `godwit query`. Fields that are null are empty.
 fn query_rows(directory: &Path, name: &str) -> Vec<Vec<String>> {
@@ -72,6 +72,7 @@ fn hits_are_the_rows_of_one_pass_whatever_the_program_the_format_and_the_parts()
     needs!("makeblastdb");
     for (options, format, name, command) in [
         ("--fragments 3 --workers 2", "6", "hits.parquet", "blastp -db proteins -query far.fa"),
+        ("--fragments 3 --workers 2", "6", "hits.arrow", "blastp -db named -query far.fa -evalue 1e-5"),
         ("--fragments 7 --workers 1", "0", "hits.parquet", "blastp -db both -query far.fa -evalue 1e-5"),
         ("--fragments 3 --workers 2", "17", "hits.arrow", "blastn -db genes -query near.fa"),
         ("--fragments 3 --workers 2", "11", "hits.parquet", "blastx -db proteins -query coding.fa -evalue 1e-10"),
@@ -98,6 +99,24 @@ fn hits_are_the_rows_of_one_pass_whatever_the_program_the_format_and_the_parts()
             assert!(same, "{formatted}: with --hits the output is another");
         }
         assert_rows(&formatted, &query_rows(&directory, name), &one_pass_rows(command));
+    }
+}
+
+#[test]
+fn hits_have_the_names_of_the_organisms() {
+    needs!("makeblastdb");
+    let directory = scratch::directory("hits-names");
+    let options = format!("--workers 1 --hits {}/hits.parquet", directory.display());
+    let command = "blastp -db named -query far.fa -evalue 1e-30 -outfmt 6";
+    databases().search(&options, command, &directory.join("out")).run_ok();
+    let rows = query_rows(&directory, "hits.parquet");
+    let index = |name: &str| 1 + TABLE_FIELDS.split_whitespace().position(|field| field == name).expect("a column");
+    let names = ["staxid", "ssciname", "scomname", "sblastname", "sskingdom"].map(index);
+    for (taxon, organism) in TAXONOMY {
+        let taxon = taxon.to_string();
+        let expected: Vec<&str> = std::iter::once(taxon.as_str()).chain(organism).collect();
+        let is_named = |row: &Vec<String>| names.iter().zip(&expected).all(|(column, name)| row[*column] == *name);
+        assert!(rows.iter().any(is_named), "no row has {expected:?}");
     }
 }
 

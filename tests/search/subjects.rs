@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use godwit_tests::binary::godwit;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
@@ -59,5 +60,8 @@ fn a_search_of_subjects_writes_a_table_of_hits_and_rejects_what_it_cannot_search
     let command = format!("blastp -subject {} -query far.fa", missing.display());
     databases().search("", &command, &out).run().assert_rejected(&[4], &["missing.fa"]);
     let command = "blastn -subject genes.fa -query near.fa";
+    let search = godwit().current_dir(&databases().directory).args(["search", "--workers", "2", "--"]);
+    let warned = search.args(split_arguments(command)).arg("-out").arg(&out).run_ok();
+    assert!(warned.stderr.contains("with one worker; build a database"), "{}", warned.stderr);
     databases().search("--on local --nodes 2", command, &out).run().assert_rejected(&[2], &["omit --on"]);
 }

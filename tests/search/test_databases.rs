@@ -2,15 +2,22 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use godwit_tests::binary::{GodwitCommand, godwit};
 use godwit_tests::random::Random;
 use godwit_tests::scratch;
 use godwit_tests::tool::{Tool, run_checked};
+use parking_lot::Mutex;
 
 const AMINO_ACIDS: &[u8] = b"ACDEFGHIKLMNPQRSTVWY";
 const BASES: &[u8] = b"ACGT";
+/// The taxa of the database `named`: number, then scientific name, common name, name in BLAST, and kingdom.
+pub(super) const TAXONOMY: [(u32, [&str; 4]); 3] = [
+    (562, ["Escherichia coli", "Escherichia coli", "enterobacteria", "Bacteria"]),
+    (9606, ["Homo sapiens", "human", "primates", "Eukaryota"]),
+    (10090, ["Mus musculus", "house mouse", "rodents", "Eukaryota"]),
+];
 
 /// The directory with the databases and queries of all tests.
 pub(super) struct SearchDatabases {
@@ -79,13 +86,22 @@ impl SearchDatabases {
         Self { directory, expected: Mutex::default() }
     }
 
-    /// Makes the database `named` of the proteins, with three taxa and an index of names.
+    /// Makes the database `named` of the proteins, with taxa and indexes of names, and a file of the names of the taxa.
     fn make_named_database(&self, sequences: usize) {
-        let taxon = |index: usize| [562, 9606, 10090][index % 3];
+        let taxon = |index: usize| TAXONOMY[index % TAXONOMY.len()].0;
         let taxa = (0..sequences).map(|index| format!("proteins_{index} {}\n", taxon(index)));
         std::fs::write(self.directory.join("taxa.txt"), taxa.collect::<String>()).expect("scratch can be written");
         let input = ["-in", "proteins.fa", "-dbtype", "prot", "-out", "named", "-parse_seqids"];
         self.run_tool("makeblastdb", &[&input[..], &["-taxid_map", "taxa.txt"]].concat());
+        // The index: a magic number, the number of taxa, four unused numbers, and each taxon with the offset of its names.
+        let (mut index, mut names) = (vec![0x8739, TAXONOMY.len() as u32, 0, 0, 0, 0], String::new());
+        for (taxon, organism) in TAXONOMY {
+            index.extend([taxon, names.len() as u32]);
+            names.push_str(&organism.join("\t"));
+        }
+        let index: Vec<u8> = index.into_iter().flat_map(u32::to_be_bytes).collect();
+        std::fs::write(self.directory.join("taxdb.bti"), index).expect("scratch can be written");
+        std::fs::write(self.directory.join("taxdb.btd"), names).expect("scratch can be written");
     }
 
     fn run_tool(&self, name: &str, words: &[&str]) {
@@ -94,13 +110,7 @@ impl SearchDatabases {
 
     /// Returns the output of NCBI's application in one pass.
     pub(super) fn expected_output(&self, command: &str) -> Vec<u8> {
-        let output = self
-            .expected
-            .lock()
-            .expect("no test panics while it holds the lock")
-            .entry(command.to_owned())
-            .or_default()
-            .clone();
+        let output = self.expected.lock().entry(command.to_owned()).or_default().clone();
         output.get_or_init(|| self.run_reference(command)).clone()
     }
 

@@ -190,6 +190,62 @@ fn contigs_of_text_files_are_found_by_their_whole_names() {
 }
 
 #[test]
+fn regions_of_missing_contigs_are_rejected_with_the_name_of_another_scheme() {
+    needs!("samtools", "bcftools");
+    let directory = scratch::directory("contig-names-missing");
+    let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+    let record = "chr20\t4\t.\tA\tC\t.\t.\t.\n";
+    let contigs = "##contig=<ID=chr20,length=90>\n##contig=<ID=chrM,length=90>\n";
+    let variants = |name: &str, contigs: &str, format: &str, index: &str| {
+        let text = directory.join("text");
+        fs::write(&text, format!("##fileformat=VCFv4.2\n{contigs}{columns}{record}")).expect("it can be written");
+        let file = directory.join(name);
+        // bcftools would add the missing lines of contigs to the header.
+        match format {
+            "bgzf" => fs::write(&file, Tool::require("bgzip").run(["-c", path_text(&text)]).stdout)
+                .expect("it can be written"),
+            format => drop(Tool::require("bcftools").run(["view", format, "-o", path_text(&file), path_text(&text)])),
+        }
+        Tool::require("bcftools").run(["index", index, path_text(&file)]);
+    };
+    variants("a.vcf.gz", contigs, "bgzf", "-t");
+    variants("a.bcf", contigs, "-Ob", "-c");
+    variants("bare.vcf.gz", "", "bgzf", "-t");
+    let sam = "@SQ\tSN:chr20\tLN:90\n@SQ\tSN:chrM\tLN:90\nr\t0\tchr20\t4\t60\t4M\t*\t0\t0\tACGT\t*\n";
+    fs::write(directory.join("a.sam"), sam).expect("it can be written");
+    let query =
+        |sql: &str| godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(["--format", "tsv"]).run();
+    for (from, region, words) in [
+        ("variants('a.vcf.gz')", "20:1-9", &["no contig \"20\"", "did you mean chr20?"][..]),
+        ("variants('a.bcf')", "MT", &["no contig \"MT\"", "did you mean chrM?"]),
+        ("genotypes('a.vcf.gz')", "20:1-9", &["no contig \"20\""]),
+        ("reads('a.sam')", "20:1-9", &["no contig \"20\"", "did you mean chr20?"]),
+    ] {
+        query(&format!("SELECT count(*) FROM {from} WHERE region('{region}')")).assert_rejected(&[2], words);
+    }
+    let served = DataServer::start(&directory, &[]);
+    let command = "{\"dataset\":\"a.vcf.gz\",\"regions\":[\"20:1-9\"]}";
+    let told = run_python("flight_clients.py", Path::new("-"), &[&served.address, "fetch_error", command]);
+    assert!(told.contains("did you mean chr20?"), "{told}");
+    // The contig without variants is in the header, and a file without lines of contigs does not list it.
+    for (from, region, rows) in [
+        ("a.vcf.gz", "chr20:4", "1"),
+        ("a.vcf.gz", "chrM", "0"),
+        ("a.bcf", "chrM", "0"),
+        ("bare.vcf.gz", "chr20", "1"),
+        ("bare.vcf.gz", "chrM", "0"),
+    ] {
+        let told = query(&format!("SELECT count(*) FROM variants('{from}') WHERE region('{region}')"));
+        assert_eq!(
+            to_lines(&told.stdout).last().map(String::as_str),
+            Some(rows),
+            "{from} {region}: {}",
+            told.describe()
+        );
+    }
+}
+
+#[test]
 fn servers_read_regions_as_samtools_does() {
     needs!("samtools", "python3");
     let served = DataServer::start(data_directory(), &[]);

@@ -101,6 +101,10 @@ fn a_bam_comes_back_as_it_was() {
     let region = "chr1:1000-20000";
     assert_eq!(tool("samtools", &["view", source, region]), tool("samtools", &["view", target, region]));
     godwit().arg("verify").arg(&copied).run_ok();
+    let manifest = std::fs::read_to_string(copied.with_file_name("copied.bam.manifest.json")).expect("it is there");
+    let duplicates = tool("samtools", &["view", "-c", "-f", "1024", source]);
+    assert!(duplicates.trim() != "0", "the sample has duplicates");
+    assert!(manifest.contains(&format!("\"duplicates\": {},", duplicates.trim())), "{duplicates} {manifest}");
     // A copy of the copy, and of Parquet, which another reader reads.
     let again = copied.with_file_name("again.bam");
     copied_records(&out, "SELECT * FROM reads('sample.parquet')", &again);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::binary::run_query;
 use godwit_tests::data_server::DataServer;
 use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
@@ -14,10 +14,6 @@ use serde_json::Value;
 
 use super::regions::{SAM_FIELDS, random_regions, samtools, without_qualities};
 use crate::run::formats::{aligned_sample, assert_same_lines, run_python, to_lines};
-
-fn run_query(data: &Path, sql: &str, words: &[&str]) -> GodwitOutput {
-    godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
-}
 
 fn rows(data: &Path, sql: &str, words: &[&str]) -> Vec<String> {
     let asked = run_query(data, sql, &[&["--format", "tsv", "--threads", "1"], words].concat());
@@ -373,7 +369,7 @@ fn attributes_of_gff_and_gtf_are_maps() {
     fs::write(directory.join("b.gtf"), line("gene_id \"g1\"; tag \"x\"; tag \"y\";")).expect("it can be written");
     let rows = |sql: &str| {
         let words = ["--format", "tsv", "--threads", "1"];
-        let asked = godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(words).run();
+        let asked = run_query(&directory, sql, &words);
         assert!(asked.status.success(), "{sql}: {}", asked.describe());
         to_lines(&asked.stdout).split_off(1)
     };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::binary::run_query;
 use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
@@ -20,10 +20,6 @@ const FIELDS: &str = "contig, position, end_position, reference, array_to_string
     coalesce(GT, '.'), coalesce(CAST(DP AS VARCHAR), '.'), coalesce(array_to_string(AD, ',', '.'), '.'), \
     coalesce(CAST(GQ AS VARCHAR), '.'), coalesce(PS, '.')";
 const FORMAT: &str = "[%CHROM\t%POS0\t%END\t%REF\t%ALT\t%SAMPLE\t%GT\t%DP\t%AD\t%GQ\t%PS\n]";
-
-fn run_query(data: &Path, sql: &str, words: &[&str]) -> GodwitOutput {
-    godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
-}
 
 /// Returns the rows of a statement in the order of their text.
 fn rows(data: &Path, sql: &str) -> Vec<String> {

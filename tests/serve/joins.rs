@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::binary::run_query;
 use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
@@ -12,10 +12,6 @@ use godwit_tests::{needs, scratch};
 use super::query_rows::rows;
 use super::regions::random_regions;
 use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
-
-fn run_query(data: &Path, sql: &str, words: &[&str]) -> GodwitOutput {
-    godwit().arg("query").arg(sql).arg("--data").arg(data).args(words).run()
-}
 
 fn sort_lines(mut lines: Vec<String>) -> Vec<String> {
     lines.sort_unstable();
@@ -257,6 +253,33 @@ fn depth_wants_reads_that_are_sorted() {
     fs::write(&unsorted, lying).expect("it can be written");
     run_query(&directory, "SELECT * FROM coverage('u.sam')", &[]).assert_rejected(&[3], &["u.sam", "not sorted"]);
     run_query(&out, "SELECT * FROM coverage('sample.bam', 'chr1:5-2')", &[]).assert_rejected(&[2], &["chr1:5-2"]);
+}
+
+#[test]
+fn depths_of_a_bam_with_an_index_need_no_order_in_its_header() {
+    needs!("bwa", "samtools");
+    let (_, out) = aligned_sample();
+    let directory = scratch::directory("depth-without-order");
+    let bam = |name: &str| directory.join(name).to_str().expect("scratch paths are text").to_owned();
+    let text =
+        Tool::require("samtools").run(["view", "-h", out.join("sample.bam").to_str().expect("it is text")]).stdout;
+    let text = String::from_utf8(text).expect("samtools prints text");
+    let (order, rest) = text.split_once('\n').expect("it has lines");
+    assert!(order.starts_with("@HD"), "{order}");
+    fs::write(directory.join("s.sam"), rest).expect("it can be written");
+    Tool::require("samtools").run(["view", "-b", "--no-PG", "-o", &bam("s.bam"), &bam("s.sam")]);
+    fs::copy(directory.join("s.bam"), directory.join("bare.bam")).expect("it can be copied");
+    Tool::require("samtools").run(["index", &bam("s.bam")]);
+    for function in ["coverage", "pileup", "mismatches"] {
+        let ask =
+            |directory: &Path, name: &str| rows(directory, &format!("SELECT * FROM {function}('{name}', 'chr2')"));
+        assert_same_lines(&ask(&directory, "s.bam"), &ask(&out, "sample.bam"), function);
+        run_query(&directory, &format!("SELECT * FROM {function}('bare.bam')"), &[])
+            .assert_rejected(&[2], &["the header of bare.bam does not have SO:coordinate", "samtools index"]);
+    }
+    let windows =
+        |directory: &Path, name: &str| rows(directory, &format!("SELECT * FROM coverage_windows('{name}', 5000)"));
+    assert_same_lines(&windows(&directory, "s.bam"), &windows(&out, "sample.bam"), "coverage_windows");
 }
 
 #[test]

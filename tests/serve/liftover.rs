@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::binary::godwit;
 use godwit_tests::scratch;
 
+use super::query_rows::{rows, run_query};
 use crate::run::formats::{assert_same_lines, to_lines};
 
 /// Writes the intervals as BED, with the expected result as their name, and returns the directory.
@@ -20,17 +21,6 @@ fn directory_with_intervals(name: &str) -> PathBuf {
     };
     fs::write(directory.join("x.bed"), expected.lines().map(line).collect::<String>()).expect("it can be written");
     directory
-}
-
-fn query(directory: &Path, sql: &str) -> GodwitOutput {
-    let words = ["--format", "tsv", "--threads", "2", "--data"];
-    godwit().arg("query").arg(sql).args(words).arg(directory).run()
-}
-
-fn rows(directory: &Path, sql: &str) -> Vec<String> {
-    let output = query(directory, sql);
-    assert!(output.status.success(), "{sql}: {}", output.describe());
-    to_lines(&output.stdout).split_off(1)
 }
 
 /// The result in the form of the expected ones.
@@ -50,13 +40,13 @@ fn lifted_intervals_are_those_of_pyliftover_and_crossmap() {
         assert!(found.len() > 50);
         assert_same_lines(&found, &expected, condition);
     }
-    let plan = query(
+    let plan = run_query(
         &directory,
         "EXPLAIN SELECT lifted_position FROM liftover('x.bed', 'old-to-new.chain') WHERE contig = 'chr2'",
     );
     assert!(plan.stdout.contains("regions=[chr2]"), "{}", plan.stdout);
     // The columns of the table are kept, and come first.
-    let all = query(&directory, "SELECT * FROM liftover('x.bed', 'old-to-new.chain') LIMIT 1");
+    let all = run_query(&directory, "SELECT * FROM liftover('x.bed', 'old-to-new.chain') LIMIT 1");
     let names = "contig\tposition\tend_position\tname\tscore\tstrand\tother_columns\t\
                  lifted_contig\tlifted_position\tlifted_end_position\tlifted_strand";
     assert_eq!(to_lines(&all.stdout)[0], names);
@@ -98,8 +88,27 @@ fn wrong_arguments_and_damaged_chains_are_errors() {
         ("'x.bed', 'cut.chain'", 3, "cut.chain, line 3: the file ends within a chain"),
         ("'x.bed', 'empty.chain'", 3, "empty.chain has no chains"),
     ] {
-        query(&directory, &format!("SELECT lifted_contig FROM liftover({arguments})"))
+        run_query(&directory, &format!("SELECT lifted_contig FROM liftover({arguments})"))
             .assert_rejected(&[code], &[expected]);
     }
-    query(&directory, "SELECT * FROM liftover('x.bed', 'none.chain')").assert_rejected(&[2, 3, 4], &["none.chain"]);
+    run_query(&directory, "SELECT * FROM liftover('x.bed', 'none.chain')").assert_rejected(&[2, 3, 4], &["none.chain"]);
+}
+
+#[test]
+fn chains_that_exceed_the_memory_of_the_statement_are_an_error() {
+    let directory = scratch::directory("liftover-memory");
+    let blocks = 200_000;
+    let header = format!("chain 5 a 9000000 + 0 {0} b 9000000 + 0 {0} 1\n", 11 * blocks - 1);
+    let chain = header + &"10 1 1\n".repeat(blocks - 1) + "10\n\n";
+    fs::write(directory.join("c.chain"), chain).expect("it can be written");
+    fs::write(directory.join("x.bed"), "a\t110\t115\n").expect("it can be written");
+    // The blocks take 21 MB.
+    let run = |memory: &str| {
+        let sql = "SELECT lifted_position FROM liftover('x.bed', 'c.chain')";
+        let words = ["--format", "tsv", "--memory", memory, "--threads", "1", "--data"];
+        godwit().arg("query").arg(sql).args(words).arg(&directory).run()
+    };
+    let enough = run("36M");
+    assert_eq!(enough.stdout, "lifted_position\n110\n", "{}", enough.describe());
+    run("16M").assert_rejected(&[4], &["exceeds its memory limit", "the blocks of c.chain;"]);
 }

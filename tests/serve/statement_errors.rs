@@ -8,7 +8,7 @@ use godwit_tests::needs;
 use super::contig_names::data_directory;
 
 /// Statements, exit codes, and words of their messages.
-const STATEMENT_ERRORS: [(&str, i32, &[&str]); 22] = [
+const STATEMENT_ERRORS: [(&str, i32, &[&str]); 23] = [
     ("SELECT sequence FROM reads('odd.bam')", 2, &["no column sequence; did you mean bases?", "mapping_quality"]),
     ("SELECT positon FROM reads('odd.parquet')", 2, &["no column positon; did you mean position?", "cigar"]),
     ("SELECT name FROM reads('odd.bam') WHERE contig = \"chr1\"", 2, &["no column chr1", "single quotes"]),
@@ -33,6 +33,11 @@ const STATEMENT_ERRORS: [(&str, i32, &[&str]); 22] = [
         "SELECT name FROM reads('odd.bam') a JOIN reads('odd.sam') b ON a.flags = b.flags",
         2,
         &["name", "several tables"],
+    ),
+    (
+        "SELECT name FROM reads('odd.bam') WHERE mapq >= 30 && [NM] <= 2",
+        2,
+        &["&& is not an operator", "AND", "filter('"],
     ),
     ("SELECT name FROM reads('odd.bam') UNION SELECT name, flags FROM reads('odd.bam')", 2, &["columns"]),
 ];

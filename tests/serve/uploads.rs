@@ -273,6 +273,13 @@ fn adbc_reads_partitions_and_cancels_statements() {
 }
 
 #[test]
+fn adbc_shows_the_progress_of_a_statement() {
+    needs!("python3");
+    let served = DataServer::start(&scratch::directory("statement-progress"), &["--writable"]);
+    assert_eq!(client_output(&served, &["adbc_progress", "150000"]), ["True True True True"]);
+}
+
+#[test]
 fn what_runs_is_ended_from_another_connection() {
     needs!("bwa", "samtools", "python3");
     let (_, out) = aligned_sample();

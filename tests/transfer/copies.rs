@@ -19,7 +19,7 @@ pub(super) fn start_server(label: &str, words: &[&str]) -> (PathBuf, PathBuf, Da
     for made in [&root, &mine] {
         fs::create_dir(made).expect("it can be made");
     }
-    let served = DataServer::start(&root, words);
+    let served = DataServer::start_restartable(&root, words);
     (root, mine, served)
 }
 
@@ -107,18 +107,21 @@ fn an_encrypted_server_is_copied_from_with_a_token() {
         path_text(&tokens),
         "--writable",
     ];
-    let (root, mine, served) = start_server("copy-tls-root", &words);
+    let root = directory.join("root");
+    fs::create_dir(&root).expect("it can be made");
+    // The certificate names the host on which this starts.
+    let served = DataServer::start(&root, &words);
     fs::write(root.join("f"), pseudorandom_bytes(3_000_000)).expect("it can be written");
     let from = format!("grpc+tls://{}/f", served.address);
-    let copy = |words: &[&str]| godwit().args(["copy", &from, path_text(&mine.join("f"))]).args(words).run();
+    let copy = |words: &[&str]| godwit().args(["copy", &from, path_text(&directory.join("f"))]).args(words).run();
     copy(&["--ca", path_text(&certificate)]).assert_rejected(&[6], &["token"]);
     copy(&["--token-file", path_text(&token)]).assert_rejected(&[6], &["certificate"]);
     let unencrypted = format!("grpc+tcp://{}/f", served.address);
-    let rejected = godwit().args(["copy", &unencrypted, path_text(&mine.join("f"))]).run();
+    let rejected = godwit().args(["copy", &unencrypted, path_text(&directory.join("f"))]).run();
     rejected.assert_rejected(&[6], &["only TLS", "grpc+tls://"]);
     let told = copy(&["--ca", path_text(&certificate), "--token-file", path_text(&token), "--mode", "fast"]);
     assert!(told.status.success(), "{}", told.describe());
-    assert!(fs::read(mine.join("f")).expect("it is there") == pseudorandom_bytes(3_000_000));
+    assert!(fs::read(directory.join("f")).expect("it is there") == pseudorandom_bytes(3_000_000));
 }
 
 #[test]

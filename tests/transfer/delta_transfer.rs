@@ -195,7 +195,7 @@ fn a_genome_whose_either_end_is_killed_on_the_way_comes_whole_with_the_next_atte
         fs::write(source.join("f.fa"), [b">f\n", &letters[..], b"\n"].concat()).expect("it can be written");
         let theirs = path_text(&directory.join("theirs.fa")).to_owned();
         let words = ["--writable", "--reference", &theirs];
-        let served = DataServer::start(&root, &words);
+        let served = DataServer::start_restartable(&root, &words);
         let address = served.address.clone();
         let here = path_text(&mine.join("f.fa")).to_owned();
         let way = if downloads { [server_url(&served, "f.fa"), here] } else { [here, server_url(&served, "f.fa")] };

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{GodwitProcess, godwit};
-use godwit_tests::data_server::DataServer;
+use godwit_tests::data_server::{DataServer, own_loopback_host};
 use godwit_tests::processes::send_signal;
 use godwit_tests::scratch;
 use godwit_tests::wait::wait_until;
@@ -37,7 +37,8 @@ impl RelayFixture {
         }
         let tokens = directory.join("tokens");
         let token = create_token("alice", &directory);
-        let server = DataServer::start(&root, &[&["--tokens", path_text(&tokens), "--writable"], words].concat());
+        let server =
+            DataServer::start_restartable(&root, &[&["--tokens", path_text(&tokens), "--writable"], words].concat());
         Self { directory, root, client_directory, server, token }
     }
 
@@ -122,7 +123,7 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
 fn an_upload_through_a_relay_goes_on_whichever_of_the_three_is_killed() {
     for killed in ["client", "relay", "far server"] {
         let mut far = RelayFixture::new(&format!("relay-kill-{}", killed.replace(' ', "-")), &[]);
-        let mut relay = far.start_relay("127.0.0.1:0", &[]);
+        let mut relay = far.start_relay(&format!("{}:0", own_loopback_host()), &[]);
         fs::write(far.client_directory.join("f"), pseudorandom_bytes(FILE_BYTES)).expect("it can be written");
         let (from, to) = (path_text(&far.client_directory.join("f")).to_owned(), server_url(&far.server, "f"));
         let running = far.start_copy(&relay, &from, &to, &["--rate", "200M"]);

@@ -37,6 +37,7 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(language_rules::check_language(&files, &pages));
     findings.extend(architecture_page::check_architecture(&pages));
     let all_pages = read_files(root, &[""], &["md"])?;
+    findings.extend(page_rules::check_module_paths(&pages, &files));
     findings.extend(page_rules::check_pages(&all_pages, |path| root.join(path).exists()));
     let counts = language_rules::count_documentation(&files);
     findings.extend(language_rules::check_documentation(&counts));

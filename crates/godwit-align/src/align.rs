@@ -14,8 +14,8 @@ mod trim;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_cluster::ClusterOptions;
@@ -35,6 +35,7 @@ use godwit_pipeline::reduce::{
 };
 use godwit_pipeline::scratch::create_private_directory;
 use godwit_pipeline::{FingerprintEntry, JobOptions, MemoryPlan, PipelineError};
+use parking_lot::Mutex;
 
 use crate::aligner_selection::{AlignerLocation, SelectedAligner};
 use crate::aligner_threads::{records_and_keys, root_cause};
@@ -98,6 +99,9 @@ pub fn align(
 }
 
 /// Runs an alignment like [`align`]. `bam_tail` reads the output BAM while it is written.
+///
+/// # Errors
+/// The errors of [`align`].
 pub fn align_with_tail(
     options: &AlignOptions,
     cluster: Option<&ClusterOptions>,
@@ -382,7 +386,7 @@ impl FeedProgress {
     /// input order.
     fn fraction_after_block(&self) -> Option<f64> {
         let total = self.bytes_total.load(Ordering::Relaxed);
-        let end = self.block_end_bytes.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let end = self.block_end_bytes.lock().pop_front();
         end.filter(|_| total > 0).map(|end| (end as f64 / total as f64).min(1.0))
     }
 }

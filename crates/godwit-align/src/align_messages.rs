@@ -4,16 +4,22 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use arrow_buffer::{Buffer, MutableBuffer};
+use bytemuck::{AnyBitPattern, NoUninit};
 use godwit_cluster::JobMessages;
 use godwit_exchange::{PerFile, ShardId};
 use godwit_kernels::markdup::{BlockDetails, BlockTemplates};
 use godwit_model::{BlockId, DuplicateCounts, EndSignature, PairSignature, SortKey};
-use godwit_pipeline::MarkingOptions;
 use godwit_pipeline::partitioned_file::PartEdges;
 use godwit_pipeline::python_step::PythonStep;
 use godwit_pipeline::reduce::{OutputPaths, WritingOptions};
 use godwit_pipeline::runs::{RunTable, SplitPartition};
+use godwit_pipeline::{MarkingOptions, PipelineError};
 use serde::{Deserialize, Serialize};
+
+/// Maximum number of duplicate marks in a record batch; a mark takes 8 or 16 bytes before compression.
+pub(crate) const MAX_MARKS_PER_BATCH: usize = 1 << 17;
+/// Level of zstd for duplicate marks. Higher levels do not make them smaller.
+const MARK_COMPRESSION_LEVEL: i32 = 1;
 
 /// The task of workers that align.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -293,6 +299,30 @@ pub(crate) fn to_buffer<T: bytemuck::Pod>(items: &[T]) -> Buffer {
     Buffer::from(bytemuck::cast_slice::<T, u8>(items))
 }
 
+/// Compresses plain items for a download by all workers, at most [`MAX_MARKS_PER_BATCH`]. The bits of duplicates shrink
+/// to about a third, because few records are duplicates, and mates have equal bits.
+pub(crate) fn compress_marks<T: NoUninit>(items: &[T]) -> Vec<u8> {
+    let bytes = bytemuck::cast_slice::<T, u8>(items);
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+    zstd_safe::compress(&mut frame, bytes, MARK_COMPRESSION_LEVEL).expect("the buffer has room for any frame");
+    frame.shrink_to_fit();
+    frame
+}
+
+/// Appends the items of a frame of [`compress_marks`] to `items`.
+///
+/// # Errors
+/// [`PipelineError`] if the frame is damaged or contains more than [`MAX_MARKS_PER_BATCH`] items.
+pub(crate) fn decompress_marks<T: AnyBitPattern>(frame: &[u8], items: &mut Vec<T>) -> Result<(), PipelineError> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(MAX_MARKS_PER_BATCH * size_of::<T>());
+    zstd_safe::decompress(&mut bytes, frame).map_err(|code| {
+        PipelineError::malformed_command(format!("damaged duplicate marks: {}", zstd_safe::get_error_name(code)))
+    })?;
+    // The bytes need not be aligned for the items.
+    items.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+    Ok(())
+}
+
 /// Returns the bytes of a part in shared pages as the pieces of an upload.
 pub(crate) fn edges_to_pieces(edges: PerFile<PartEdges>) -> Vec<Buffer> {
     let PerFile { bam, cram } = edges;
@@ -366,4 +396,22 @@ pub(crate) enum VerdictHeader {
     Members(BlockId),
     /// All duplicate sets.
     Sets,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_marks_come_back_and_damaged_ones_are_an_error() {
+        let words: Vec<u64> = (0..MAX_MARKS_PER_BATCH as u64).map(|word| 3 << (word * word % 61)).collect();
+        let frame = compress_marks(&words);
+        assert!(frame.len() < words.len() * 4);
+        let mut marks: Vec<u64> = vec![1];
+        decompress_marks(&frame, &mut marks).unwrap();
+        assert!(marks[0] == 1 && marks[1..] == words);
+        assert!(decompress_marks(&frame[..frame.len() / 2], &mut marks).is_err());
+        let too_many = compress_marks(&[words, vec![0]].concat());
+        assert!(decompress_marks(&too_many, &mut marks).is_err());
+    }
 }

@@ -15,10 +15,11 @@ mod write_threads;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crossbeam_channel::Receiver;
 use godwit_cluster::{ConnectionError, WorkerInputSender, WorkerInputs, WorkerOptions, WorkerSession, bytes_batch};
 use godwit_engines::aligner::AlignerInfo;
 use godwit_exchange::ShardId;
@@ -28,6 +29,7 @@ use godwit_model::{BlockId, PartitionPlan, message_with_causes};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::runs::{RunTable, ShardPlan, SliceLocation, SliceStore};
 use godwit_pipeline::scratch::SpillFile;
+use parking_lot::Mutex;
 
 use crate::align_messages::{
     AlignCommand, AlignEvent, AlignMessages, AlignTask, AlignTicket, FetchTask, GenomePlan, ReadyWorker,
@@ -68,15 +70,15 @@ impl WorkerContext<'_> {
     }
 
     fn set_planning_block(&self, block: BlockId) {
-        *self.planning_block.lock().unwrap_or_else(PoisonError::into_inner) = Some(block);
+        *self.planning_block.lock() = Some(block);
     }
 
     fn is_planning_block(&self, block: BlockId) -> bool {
-        *self.planning_block.lock().unwrap_or_else(PoisonError::into_inner) == Some(block)
+        *self.planning_block.lock() == Some(block)
     }
 
     fn set_reads_checksum(&self, block: BlockId, content: String) {
-        self.reads_checksums.lock().unwrap_or_else(PoisonError::into_inner).insert(block, content);
+        self.reads_checksums.lock().insert(block, content);
     }
 
     /// Records slices of a block in the checkpoints for a later head. The slices are already in the slice store.
@@ -175,10 +177,8 @@ fn process_commands(
     let (feeding, reader, stop) = aligner.split();
     let (to_feed, feed) = mpsc::channel();
     let (to_pack, pack) = mpsc::channel();
-    let (to_fetch, fetch) = mpsc::channel();
-    let (to_write, write) = mpsc::channel();
-    let fetch = Mutex::new(fetch);
-    let write = Mutex::new(write);
+    let (to_fetch, fetch) = crossbeam_channel::unbounded();
+    let (to_write, write) = crossbeam_channel::unbounded();
     let writing = WriteState::default();
     std::thread::scope(|scope| {
         scope.spawn(|| shared.input_sender.forward_commands(shared.connection));
@@ -271,10 +271,8 @@ fn report_held_slices(shared: &WorkerContext, held: Vec<(BlockId, String, Vec<Sh
 }
 
 /// Fetches slices from other workers, one task after the other.
-fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> Result<(), PipelineError> {
-    loop {
-        let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(order) = order else { return Ok(()) };
+fn fetch_slices(shared: &WorkerContext, orders: &Receiver<FetchTask>) -> Result<(), PipelineError> {
+    for order in orders {
         let (block, started) = (order.block, Instant::now());
         let report = match fetch_block(shared, order) {
             Ok(bytes) => AlignEvent::SlicesFetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
@@ -286,6 +284,7 @@ fn fetch_slices(shared: &WorkerContext, orders: &Mutex<Receiver<FetchTask>>) -> 
         };
         shared.connection.send_event(report)?;
     }
+    Ok(())
 }
 
 /// Fetches slices of one block from another worker. Returns their size in bytes.

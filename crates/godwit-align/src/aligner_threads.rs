@@ -13,7 +13,7 @@ pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<
     let mut keys = Vec::with_capacity(records as usize);
     let mut chunks: Vec<BinaryArray> = Vec::with_capacity(batches.len());
     for batch in batches {
-        // Column numbers follow `schema::alignments`; the reader of the aligner's output checked every batch against
+        // Column numbers follow `schema::pipe_alignments`; the reader of the aligner's output checked every batch against
         // it.
         let (contigs, positions) =
             (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int32Type>());

@@ -16,9 +16,9 @@ use serde::Serialize;
 pub(crate) const REDUCE_SECONDS_PER_RECORD: f64 = 4.7e-6;
 /// Rate at which an index is compared with its reference and loaded, bytes/s.
 const INDEX_BYTES_PER_SECOND: f64 = 400e6;
-/// Bytes of duplicate signatures per read: 36, which is half of the 72 bytes of a pair, and a sort key of 16 for the
-/// position of the end.
-const SIGNATURE_BYTES_PER_READ: u64 = 52;
+/// Bytes of duplicate signatures per read: half of the 72 bytes of a pair, and half of the 8 bytes of its name. Keys of
+/// ends at the position of a fragment are not included, because there are few.
+const SIGNATURE_BYTES_PER_READ: u64 = 40;
 /// Bytes of duplicate signatures per read in a checkpoint: half of the 72 bytes of a pair.
 const CHECKPOINT_SIGNATURE_BYTES_PER_READ: u64 = 36;
 /// Bytes per record that sorting a block needs besides the record.
@@ -318,10 +318,10 @@ mod tests {
     #[test]
     fn scratch_is_what_memory_does_not_hold() {
         let bytes = RecordBytes { packed: 276.0, output: 100.0, scratch: 150.0 };
-        let memory = MemoryPlan { resident_bytes: 150_000, marker_bytes: 52_000, merge_bytes: 0, waiting_bytes: 0 };
+        let memory = MemoryPlan { resident_bytes: 150_000, marker_bytes: 40_000, merge_bytes: 0, waiting_bytes: 0 };
         assert_eq!(bytes.scratch_bytes(500, &memory, true, false), 0);
         assert_eq!(bytes.scratch_bytes(1000, &memory, true, false), 75_000);
-        assert_eq!(bytes.scratch_bytes(2000, &memory, true, false), 225_000 + 52_000);
+        assert_eq!(bytes.scratch_bytes(2000, &memory, true, false), 225_000 + 40_000);
         assert_eq!(bytes.scratch_bytes(500, &memory, true, true), 75_000 + 50_000 + 18_000);
         assert_eq!(bytes.scratch_bytes(500, &memory, false, true), 75_000 + 50_000);
     }

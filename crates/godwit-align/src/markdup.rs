@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Instant;
 
 use arrow_array::BinaryArray;
@@ -29,6 +29,7 @@ use godwit_pipeline::read_groups::{ReadGroupIndexes, ReadGroups, compatibility_w
 use godwit_pipeline::reduce::{Collector, Format, JobMonitor, Outputs};
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::create_private_directory;
+use parking_lot::Mutex;
 
 use crate::reference;
 use crate::report_publication::{ReportDestination, publish_report};
@@ -112,8 +113,8 @@ pub fn markdup(
     let report = report.with_inputs(vec![input]).with_stages(stages).with_outputs(&reduced, started.elapsed());
     let report = report.with_resumed_work(options.job.threads, ResumedWork::default(), started.elapsed());
     let identity = [
-        FingerprintKey::Input.fact(report.inputs[0].blake3.clone().unwrap_or_default()),
-        FingerprintKey::Command.fact(command_line(options)),
+        FingerprintKey::Input.entry(report.inputs[0].blake3.clone().unwrap_or_default()),
+        FingerprintKey::Command.entry(command_line(options)),
     ];
     let [json_path, html_path] = report_paths(&outputs);
     publish_report(
@@ -269,7 +270,7 @@ struct FirstFailure {
 
 impl FirstFailure {
     fn record(&self, ordinal: u32, error: PipelineError) {
-        let mut failure = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = self.first.lock();
         if failure.as_ref().is_none_or(|(first, _)| ordinal < *first) {
             *failure = Some((ordinal, error));
         }
@@ -281,7 +282,7 @@ impl FirstFailure {
     }
 
     fn into_result(self) -> Result<(), PipelineError> {
-        let failure = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failure = self.first.into_inner();
         failure.map_or(Ok(()), |(_, error)| Err(error))
     }
 }
@@ -308,17 +309,14 @@ impl MarkdupJob<'_> {
             self.add_block(&mut RecordEncoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
             self.report_progress(&blocks);
         }
-        let (sender, receiver) = mpsc::sync_channel::<(u32, InputBlock)>(1);
-        let receiver = Arc::new(Mutex::new(receiver));
+        let (sender, receiver) = crossbeam_channel::bounded::<(u32, InputBlock)>(1);
         let failure = FirstFailure::default();
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 let (receiver, path, failure, done_with) = (receiver.clone(), &path, &failure, done_with.clone());
                 scope.spawn(move || {
                     let mut encoder = RecordEncoder::new(self.genome, done_with);
-                    loop {
-                        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                        let Ok((ordinal, chunk)) = next else { return };
+                    for (ordinal, chunk) in receiver {
                         if let Err(error) = self.add_block(&mut encoder, ordinal, chunk, path) {
                             failure.record(ordinal, error);
                         }

@@ -1,15 +1,16 @@
 //! Metrics of a BAM in one pass (`godwit metrics`): one thread reads the file, further threads count its records.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use godwit_files::AtomicSet;
 use godwit_formats::bam::{self, RecordBuffer};
 use godwit_formats::sam::{self, AlignmentFormat};
 use godwit_io::bgzf;
+use godwit_kernels::qc::AlignmentBuffer;
 use godwit_metrics::{MetricsError, MetricsFile, OrderedMetrics, RecordMetrics};
 use godwit_model::RawRecord;
 use godwit_pipeline::job_report::InputFile;
@@ -102,22 +103,18 @@ struct CountingJob<'j> {
     cancelled: &'j AtomicBool,
 }
 
-/// A queue from which several threads receive.
-type SharedReceiver = Arc<Mutex<Receiver<Arc<RecordBuffer>>>>;
-
 impl CountingJob<'_> {
     /// Reads all records and counts them. Returns the number of records, and the counts.
     fn count_records(&self, source: &mut bam::Reader) -> Result<(u64, RecordMetrics, OrderedMetrics), PipelineError> {
         let (mut all, mut ordered) = (self.inputs.records.clone(), self.inputs.ordered.clone());
         let threads = if all.is_empty() { 0 } else { self.options.threads };
-        let (send, receive) = sync_channel(2 * self.options.threads);
-        let (send_ordered, receive_ordered) = sync_channel(2 * self.options.threads);
-        let receive: SharedReceiver = Arc::new(Mutex::new(receive));
+        let (send, receive) = bounded(2 * self.options.threads);
+        let (send_ordered, receive_ordered) = bounded(2 * self.options.threads);
         let is_ordered = !ordered.is_empty();
         let records = thread::scope(|scope| {
             // Only the workers have the receiver, so that a send fails instead of waiting when all of them have failed.
             let receivers = std::iter::repeat_n(receive, threads);
-            let count = |receive: SharedReceiver| scope.spawn(move || self.count_unordered(&receive));
+            let count = |receive| scope.spawn(move || self.count_unordered(receive));
             let workers: Vec<_> = receivers.map(count).collect();
             let in_order = scope.spawn(|| self.count_ordered(receive_ordered, &mut ordered));
             let mut queues = Vec::new();
@@ -138,7 +135,7 @@ impl CountingJob<'_> {
     fn read_records(
         &self,
         source: &mut bam::Reader,
-        queues: Vec<SyncSender<Arc<RecordBuffer>>>,
+        queues: Vec<Sender<Arc<RecordBuffer>>>,
     ) -> Result<u64, PipelineError> {
         let mut records = 0;
         loop {
@@ -160,16 +157,16 @@ impl CountingJob<'_> {
         }
     }
 
-    fn count_unordered(&self, receive: &SharedReceiver) -> Result<RecordMetrics, MetricsError> {
+    fn count_unordered(&self, receive: Receiver<Arc<RecordBuffer>>) -> Result<RecordMetrics, MetricsError> {
         let (mut counts, mut windows) = (self.inputs.records.clone(), self.inputs.windows.clone());
-        loop {
-            let buffer = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(buffer) = buffer else { return Ok(counts) };
+        let mut decoder = AlignmentBuffer::default();
+        for buffer in receive {
             for bytes in buffer.records() {
                 let record = RawRecord::from_trusted_bytes(bytes);
-                counts.add(record, record.flag(), &mut windows)?;
+                counts.add(record, &decoder.decode(record, record.flag()), &mut windows)?;
             }
         }
+        Ok(counts)
     }
 
     fn count_ordered(
@@ -177,7 +174,7 @@ impl CountingJob<'_> {
         receive: Receiver<Arc<RecordBuffer>>,
         counts: &mut OrderedMetrics,
     ) -> Result<(), PipelineError> {
-        let mut windows = self.inputs.windows.clone();
+        let (mut decoder, mut windows) = (AlignmentBuffer::default(), self.inputs.windows.clone());
         let mut last = (0, 0);
         for buffer in receive {
             for (at, bytes) in buffer.records().enumerate() {
@@ -189,7 +186,7 @@ impl CountingJob<'_> {
                     return Err(PipelineError::alignments(&self.options.bam, unsorted));
                 }
                 last = place;
-                counts.add(record, record.flag(), &mut windows)?;
+                counts.add(record, &decoder.decode(record, record.flag()), &mut windows)?;
             }
         }
         Ok(())

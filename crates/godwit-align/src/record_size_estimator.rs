@@ -22,7 +22,7 @@ pub(crate) struct RecordSizeEstimator {
 }
 
 impl RecordSizeEstimator {
-    /// Adds the reads of a batch with the schema `schema::reads`.
+    /// Adds the reads of a batch with the schema `schema::pipe_reads`.
     pub(crate) fn add(&mut self, batch: &RecordBatch, read_group_bytes: usize, paired: bool) {
         let column = |name| batch.column_by_name(name).map(|column| column.as_binary::<i32>());
         let (Some(names), Some(sequences), Some(qualities)) = (column("name"), column("sequence"), column("quality"))

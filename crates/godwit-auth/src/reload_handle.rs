@@ -1,7 +1,9 @@
 //! Values that can be replaced while a server runs, such as identities and certificates.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 /// A handle to a replaceable value. All clones of a handle return the value that was set last.
 ///
@@ -27,12 +29,12 @@ impl<T> ReloadHandle<T> {
 
     /// Returns the current value. A later [`Self::set`] does not change the returned value.
     pub fn get(&self) -> Arc<T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     /// Replaces the value for this handle and all its clones.
     pub fn set(&self, value: impl Into<Arc<T>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = value.into();
+        *self.0.write() = value.into();
     }
 }
 

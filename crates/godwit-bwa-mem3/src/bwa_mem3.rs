@@ -4,10 +4,9 @@
 //! on which thread processes which segment: insert sizes are inferred from the whole block, and the library chooses
 //! between equally good alignments by the ordinal of the read in its lane.
 
-use std::sync::{Mutex, PoisonError};
-
 use godwit_mem::{AlignmentOptions, BlockReads, BuildIndex, Error, LoadOptions, MemLibrary, ReadBatches, ReadBlock};
 use godwit_model::{Genome, GenomeError};
+use parking_lot::Mutex;
 
 use crate::library::{self, Cohort, InsertSizeModel, LibraryOptions, LoadedIndex, Scratch, Segment};
 use crate::records::{PackedBlock, PackedRecords, RecordPacker};
@@ -143,10 +142,10 @@ impl BlockContext<'_> {
         let process_queue = || -> Result<(), Error> {
             let mut scratch = self.library.take_scratch().map_err(|problem| self.align_error(problem))?;
             loop {
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let next = queue.lock().next();
                 let Some((number, segment)) = next else { break };
                 let outcome = work(segment, &mut scratch);
-                done.lock().unwrap_or_else(PoisonError::into_inner).push((number, outcome));
+                done.lock().push((number, outcome));
             }
             self.library.return_scratch(scratch);
             Ok(())
@@ -158,7 +157,7 @@ impl BlockContext<'_> {
                 outcome.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             })
         })?;
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut done = done.into_inner();
         done.sort_unstable_by_key(|(number, _)| *number);
         done.into_iter().map(|(_, outcome)| outcome).collect()
     }
@@ -171,11 +170,11 @@ impl BlockContext<'_> {
 impl BwaMem3Library {
     /// Returns working memory for one thread: reuses returned memory, or allocates new memory.
     fn take_scratch(&self) -> Result<Scratch, String> {
-        let free_scratch = self.free_scratches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free_scratch = self.free_scratches.lock().pop();
         free_scratch.map_or_else(Scratch::new, Ok)
     }
 
     fn return_scratch(&self, scratch: Scratch) {
-        self.free_scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        self.free_scratches.lock().push(scratch);
     }
 }

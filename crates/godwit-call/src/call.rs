@@ -14,6 +14,7 @@ mod cluster_messages;
 mod concurrent_calling;
 mod fingerprint;
 mod item_threads;
+mod job_outputs;
 mod local_scratch;
 mod recalibrate;
 mod region_calling;
@@ -32,18 +33,14 @@ use std::time::Instant;
 
 use godwit_cluster::ClusterOptions;
 use godwit_engines::caller::{Caller, CallerChoice};
-use godwit_files::{AtomicSet, check_available, parent_directory};
+use godwit_files::{AtomicSet, parent_directory};
 use godwit_io::crypt4gh::PublicKey;
-use godwit_model::ErrorKind;
 use godwit_model::PloidyTable;
 use godwit_pipeline::encryption::encrypt_files;
 use godwit_pipeline::fingerprint::FingerprintKey;
-use godwit_pipeline::job_directory::check_fingerprint;
 use godwit_pipeline::job_report::{InputFile, Stage, check_distinct_files};
-use godwit_pipeline::manifest::{self, Manifest, checksummed_entry};
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::scanned_reference::ScannedReference;
-use godwit_pipeline::scratch::create_private_directory;
 use godwit_pipeline::{FingerprintEntry, JobOptions, PipelineError};
 
 use call_inputs::CallInputs;
@@ -51,10 +48,13 @@ pub use call_inputs::find_index;
 pub use call_worker::run_call_worker;
 use caller_slots::{CallerBudget, CallerSlots};
 pub use checkpoint::is_call_running;
-use checkpoint::{CallDirectoryState, CallJobDirectory, RegionCheckpoint};
+use checkpoint::{CallJobDirectory, RegionCheckpoint};
 pub use cluster_messages::CallTask;
 pub use concurrent_calling::{ConcurrentCalling, StopCallingGuard, check_caller};
 pub(crate) use fingerprint::sizes_and_checksums;
+pub use job_outputs::report_path;
+use job_outputs::{CallResumeState, ResumeOptions, close_call_directory, open_call_directory, publish_outputs};
+pub(crate) use job_outputs::{add_manifest, check_output_available, complete_manifest};
 pub use recalibrate::{RecalibrateOptions, RecalibrationEngine, RecalibrationReport, recalibrate};
 use region_calling::{LocalCalling, RegionCaller};
 use region_plan::PlannedRegion;
@@ -64,9 +64,6 @@ use targets::Targets;
 pub use targets::region_files;
 use vcf_assembly::VcfAssembly;
 pub(crate) use vcf_assembly::add_json_file;
-
-/// Command-line option for the memory of one caller process.
-const CALLER_MEMORY: &str = "--caller-memory";
 
 /// Inputs, output and options of variant calling.
 #[derive(Clone, Debug)]
@@ -95,8 +92,8 @@ pub struct CallOptions {
     pub ploidy_name: Option<String>,
     /// Sex of the sample, as named in the ploidy table.
     pub sex: Option<String>,
-    /// Length of a region, bases.
-    pub window_bases: u32,
+    /// Maximum number of target bases of a region, not counting assembly gaps.
+    pub max_region_bases: u32,
     /// Bases before and after a region that the caller also reads; `None` for the caller's default.
     pub padding_bases: Option<u32>,
     /// Threads of all callers together.
@@ -105,7 +102,7 @@ pub struct CallOptions {
     pub caller_threads: usize,
     /// Memory of all callers together, bytes; `None` for half of the host's memory.
     pub memory_bytes: Option<u64>,
-    /// Memory of each caller, bytes; `None` for the usual memory of the caller.
+    /// Memory of each caller, bytes; `None` for the default of the caller.
     pub caller_memory_bytes: Option<u64>,
     /// When a caller stalls in a region, and how far the region is then cut; `None` if it may take any time.
     pub stall_rule: Option<StallRule>,
@@ -124,7 +121,13 @@ pub struct CallOptions {
 impl CallOptions {
     /// Returns options to call `reads` with bcftools, with the threads, scratch directory and command line of the
     /// preceding job. All other options have their defaults.
-    pub fn from_job(job: &JobOptions, reference: &Path, reads: Vec<PathBuf>, out: &Path, window_bases: u32) -> Self {
+    pub fn from_job(
+        job: &JobOptions,
+        reference: &Path,
+        reads: Vec<PathBuf>,
+        out: &Path,
+        max_region_bases: u32,
+    ) -> Self {
         Self {
             reference: reference.to_owned(),
             reads,
@@ -137,7 +140,7 @@ impl CallOptions {
             ploidy: None,
             ploidy_name: None,
             sex: None,
-            window_bases,
+            max_region_bases,
             padding_bases: None,
             threads: job.threads,
             caller_threads: 1,
@@ -175,12 +178,7 @@ pub fn call_remaining(
     cancelled: &AtomicBool,
 ) -> Result<CallReport, PipelineError> {
     let started_at = Instant::now();
-    let caller = options.caller.find_caller(&options.caller_args)?;
-    let caller_slots = CallerSlots::new(
-        &CallerBudget::from_options(options),
-        caller.capabilities().memory_bytes,
-        (caller.name(), CALLER_MEMORY),
-    )?;
+    let (caller, caller_slots) = find_caller(options)?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
     let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.godwit_program, &*caller)?;
     let inputs = inspect_inputs(options, &reads)?;
@@ -190,8 +188,7 @@ pub fn call_remaining(
     if let Some(targets) = &targets {
         targets.warn_clipped(observer);
     }
-    let regions =
-        region_plan::plan_regions(options, &caller.capabilities(), &reads.grid_input(), &reference, targets.as_ref())?;
+    let regions = region_plan::plan_regions(options, &*caller, &reads.grid_input(), &reference, targets.as_ref())?;
     reference.check_caller_support(&options.reference, &*caller)?;
     check_output_available(&options.out)?;
     reference.write_indexes(&options.reference, caller.capabilities().needs_dictionary)?;
@@ -228,6 +225,13 @@ pub fn call_remaining(
     close_call_directory(outcome, job_directory, &options.out, observer)
 }
 
+/// Finds the caller, and computes how many of its processes run at the same time.
+fn find_caller(options: &CallOptions) -> Result<(Box<dyn Caller>, CallerSlots), PipelineError> {
+    let caller = options.caller.find_caller(&options.caller_args)?;
+    let caller_slots = CallerSlots::for_caller(&CallerBudget::from_options(options), &*caller)?;
+    Ok((caller, caller_slots))
+}
+
 fn inspect_inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::inspect("the reference", &options.reference)?];
     for file in &reads.files {
@@ -239,178 +243,6 @@ fn inspect_inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<Input
     }
     check_distinct_files(&inputs, std::slice::from_ref(&options.out))?;
     Ok(inputs)
-}
-
-fn manifest_path(out: &Path) -> PathBuf {
-    PathBuf::from(format!("{}{}", out.display(), manifest::MANIFEST_SUFFIX))
-}
-
-/// Returns the path of the report of a job that writes one file.
-pub fn report_path(out: &Path) -> PathBuf {
-    PathBuf::from(format!("{}.run.json", out.display()))
-}
-
-/// Checks, before hours of work, that the output and its sidecar files can be created under their final names.
-///
-/// # Errors
-/// [`PipelineError::File`] if a directory has one of these names, or another process writes the file.
-pub(crate) fn check_output_available(out: &Path) -> Result<(), PipelineError> {
-    for suffix in ["", ".tbi", ".csi", ".bai", ".run.json", manifest::MANIFEST_SUFFIX] {
-        let path = PathBuf::from(format!("{}{suffix}", out.display()));
-        check_available(&path).map_err(PipelineError::file("write", &path))?;
-    }
-    Ok(())
-}
-
-/// Returns the manifest if `resume` is true and all outputs of the same command already exist.
-pub(crate) fn complete_manifest(
-    out: &Path,
-    resume: bool,
-    fingerprint: &[FingerprintEntry],
-) -> Result<Option<Manifest>, PipelineError> {
-    if !resume || CallJobDirectory::path_of(out).join("journal").exists() {
-        return Ok(None);
-    }
-    let path = manifest_path(out);
-    let manifest = match Manifest::read(&path) {
-        Ok(manifest) => manifest,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => return Err(PipelineError::file("read", path)(error)),
-    };
-    let directory = path.parent().unwrap_or(Path::new(""));
-    let Some(manifest) = manifest.filter(|manifest| manifest.is_complete(directory)) else { return Ok(None) };
-    check_fingerprint(directory, &manifest.fingerprint, fingerprint)?;
-    Ok(Some(manifest))
-}
-
-/// The state in which an earlier process left the job.
-enum CallResumeState {
-    /// An unfinished job, with the checkpoints of finished regions.
-    Unfinished(Box<CallJobDirectory>),
-    /// A complete job, whose outputs exist.
-    Complete {
-        /// Number of records in the output.
-        records: u64,
-    },
-}
-
-/// Options that decide which checkpoints are used.
-#[derive(Clone, Copy)]
-struct ResumeOptions {
-    /// True to use the checkpoints of a stopped job.
-    resume: bool,
-    /// Number of regions that this process has called itself or has already reported as resumed.
-    own_regions: usize,
-}
-
-/// Creates the directories of an output and of scratch files.
-fn create_directories(out: &Path, temp: Option<&Path>) -> Result<(), PipelineError> {
-    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
-    for directory in directory.into_iter().chain(temp) {
-        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
-    }
-    Ok(())
-}
-
-/// Creates the directories of an output and of scratch files, opens the job directory and reports its checkpoints.
-fn open_call_directory(
-    out: &Path,
-    temp: Option<&Path>,
-    ResumeOptions { resume, own_regions }: ResumeOptions,
-    facts: &[FingerprintEntry],
-    observer: &dyn Observer,
-) -> Result<CallResumeState, PipelineError> {
-    create_directories(out, temp)?;
-    if let Some(Manifest { records, .. }) = complete_manifest(out, resume, facts)? {
-        return Ok(CallResumeState::Complete { records });
-    }
-    let job_directory = match CallJobDirectory::open(out, facts, resume)? {
-        CallDirectoryState::Open(run) => run,
-        CallDirectoryState::Complete => {
-            let lost = PipelineError::CountMismatch { items: "files", expected: 1, actual: 0 };
-            return complete_manifest(out, resume, facts)?
-                .map_or(Err(lost), |done| Ok(CallResumeState::Complete { records: done.records }));
-        }
-    };
-    if !resume {
-        warn_dropped_regions(&job_directory, "--resume keeps them", observer);
-    }
-    let before = job_directory.finished_regions.len().saturating_sub(own_regions);
-    if before > 0 {
-        observer.event(&Event::CallResumed { regions: before });
-    }
-    Ok(CallResumeState::Unfinished(job_directory))
-}
-
-/// Warns that regions of an earlier process are dropped, and why.
-fn warn_dropped_regions(job_directory: &CallJobDirectory, why: &str, observer: &dyn Observer) {
-    if job_directory.dropped_regions > 0 {
-        let message = format!("{} called regions of a stopped job are removed; {why}", job_directory.dropped_regions);
-        observer.event(&Event::Warning { message });
-    }
-}
-
-/// Removes the job directory after success, after an internal error, or without checkpoints. Otherwise reports its path
-/// to the user.
-fn close_call_directory<R>(
-    outcome: Result<R, PipelineError>,
-    job_directory: CallJobDirectory,
-    out: &Path,
-    observer: &dyn Observer,
-) -> Result<R, PipelineError> {
-    let path = CallJobDirectory::path_of(out);
-    match outcome {
-        Err(error) if error.kind() != ErrorKind::Bug && job_directory.has_checkpoints() => match error {
-            PipelineError::Interrupted => Err(PipelineError::InterruptedResumable { job_directory: path }),
-            error => {
-                let message =
-                    format!("the checkpoints are in {}: add --resume to the same command to resume", path.display());
-                observer.event(&Event::Warning { message });
-                Err(error)
-            }
-        },
-        outcome => {
-            job_directory.remove();
-            outcome
-        }
-    }
-}
-
-/// Writes the manifest of the files in `staged` and adds it to them. `records` is the number of records in the output.
-pub(crate) fn add_manifest(
-    verb: &str,
-    out: &Path,
-    records: u64,
-    fingerprint: &[FingerprintEntry],
-    staged: &mut AtomicSet,
-) -> Result<(), PipelineError> {
-    let mut files = Vec::new();
-    for file in staged.files() {
-        let mut entry = checksummed_entry(file).map_err(PipelineError::file("read", file.path()))?;
-        entry.records = (file.path() == out).then_some(records);
-        files.push(entry);
-    }
-    let manifest = Manifest {
-        godwit: env!("CARGO_PKG_VERSION").into(),
-        verb: verb.into(),
-        fingerprint: fingerprint.to_vec(),
-        records,
-        files,
-        ..Manifest::default()
-    };
-    add_json_file(staged, &manifest_path(out), &manifest)
-}
-
-/// Writes the report, and renames all files to their final names.
-fn publish_outputs(
-    job_directory: &CallJobDirectory,
-    out: &Path,
-    mut staged: AtomicSet,
-    report: &impl serde::Serialize,
-) -> Result<(), PipelineError> {
-    add_json_file(&mut staged, &report_path(out), report)?;
-    job_directory.record_publish(&mut staged).map_err(PipelineError::file("write the journal of", out))?;
-    staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
 }
 
 /// A variant calling job whose options have been checked.
@@ -449,7 +281,7 @@ impl CallJob<'_> {
         let planned = Instant::now();
         self.observer.event(&Event::Stage { name: "calling" });
         let called = match self.cluster {
-            Some(spread) => cluster_head::call_on_workers(&self, spread, job_directory)?,
+            Some(cluster) => cluster_head::call_on_workers(&self, cluster, job_directory)?,
             None => self.call_locally(job_directory)?,
         };
         let written = Instant::now();
@@ -512,8 +344,8 @@ impl CallJob<'_> {
     fn provenance(&self, checkpoints: &[RegionCheckpoint]) -> Vec<String> {
         let Self { options, caller, .. } = self;
         let mut command = format!("call --caller '{}'", caller.command_line());
-        let fact = |key: FingerprintKey<'_>| {
-            self.fingerprint.iter().find(|fact| key.is_of(fact)).map_or("", |fact| &fact.value)
+        let value = |key: FingerprintKey<'_>| {
+            self.fingerprint.iter().find(|entry| key.is_of(entry)).map_or("", |entry| &entry.value)
         };
         if let Some(name) = &options.ploidy_name {
             command += &format!(" --ploidy {name}");
@@ -522,11 +354,14 @@ impl CallJob<'_> {
             command += &format!(" --sex {sex}");
         }
         if !options.regions.is_empty() {
-            command += &format!(" --regions {}", fact(FingerprintKey::Regions));
+            command += &format!(" --regions {}", value(FingerprintKey::Regions));
         }
         if caller.capabilities().depends_on_grid {
-            command +=
-                &format!(" --grid-size {} --padding {}", fact(FingerprintKey::GridSize), fact(FingerprintKey::Padding));
+            command += &format!(
+                " --grid-size {} --padding {}",
+                value(FingerprintKey::GridSize),
+                value(FingerprintKey::Padding)
+            );
         }
         let stalls = checkpoints.iter().flat_map(|checkpoint| &checkpoint.effort.stalls);
         let set_apart =

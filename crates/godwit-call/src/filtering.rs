@@ -171,7 +171,7 @@ fn filter_fingerprint(
         (FingerprintKey::HardFilters, filters),
         (FingerprintKey::FiltersUsed, method.fingerprint_text()),
     ];
-    Ok(entries.into_iter().map(|(key, value)| key.fact(value)).collect())
+    Ok(entries.into_iter().map(|(key, value)| key.entry(value)).collect())
 }
 
 /// Numbers of records in a VCF.

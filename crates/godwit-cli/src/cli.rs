@@ -66,7 +66,7 @@ pub use pack::{
 pub use policy_audit::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 pub use query::{QueryArgs, RowFormatName};
 pub use recalibrate::{QualityArgs, RecalibrateArgs};
-pub use resource_help::RESOURCE_OPTIONS;
+pub(crate) use resource_help::RESOURCE_OPTIONS;
 pub use run::RunArgs;
 pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
@@ -75,7 +75,7 @@ pub use startup::{StartupError, with_arguments};
 pub use value_parsers::parse_rate;
 use value_parsers::{parse_aligner, parse_milliseconds, parse_size};
 pub use variant_columns::VariantsArgs;
-pub use verb_groups::{SHORT_HELP, VERB_GROUPS};
+pub(crate) use verb_groups::{SHORT_HELP, VERB_GROUPS};
 
 /// From sequencer to results: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]

@@ -23,7 +23,7 @@ use clap::{Arg, ArgMatches, Command};
 use crate::failure::Failure;
 use godwit_model::ErrorKind;
 
-pub use options::{THIS_RUN_HEADING, is_configurable};
+pub(crate) use options::{THIS_RUN_HEADING, is_configurable};
 pub use show::{as_json, as_toml};
 
 /// Origin of the value of an option; the variants are in ascending precedence.

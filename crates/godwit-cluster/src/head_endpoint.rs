@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::MutableBuffer;
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use godwit_flight::{
     Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, ServerTls, Status,
     TransportOptions, Upload,
 };
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -83,7 +84,7 @@ impl<J: JobMessages> CommandSender<J> {
     }
 
     /// Rejects the worker.
-    pub fn reject(&self, reason: String) {
+    pub(crate) fn reject(&self, reason: String) {
         self.send_message(&HeadMessage::<(), ()>::RejectWorker { reason });
     }
 
@@ -174,7 +175,7 @@ impl<S: DownloadSource, J: JobMessages> DataPlane for HeadService<S, J> {
             UploadHeader::Join { version, name } => self.accept_worker(batches, version, name).await,
             UploadHeader::Data { worker, description, piece_bytes } => {
                 let data = collect_pieces(&mut batches, &piece_bytes, first.batch.as_ref()).await?;
-                if !self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).contains(&worker) {
+                if !self.connected_workers.lock().contains(&worker) {
                     return Err(Status::failed_precondition(
                         "the head closed the connection of this worker, which was lost",
                     ));
@@ -199,7 +200,7 @@ impl<S: DownloadSource, J: JobMessages> HeadService<S, J> {
     ) -> Result<PutResultStream, Status> {
         let worker = WorkerId(self.next_worker_id.fetch_add(1, Ordering::Relaxed));
         let (sender, orders) = mpsc::channel(COMMAND_QUEUE_LENGTH);
-        self.connected_workers.lock().unwrap_or_else(PoisonError::into_inner).insert(worker);
+        self.connected_workers.lock().insert(worker);
         let commands = CommandSender { messages: sender, job: PhantomData };
         self.send_event(HeadEvent::WorkerJoined { worker, version, name, commands }).await?;
         let (inbox, nodes) = (self.events.clone(), self.connected_workers.clone());
@@ -221,7 +222,7 @@ impl<S: DownloadSource, J: JobMessages> HeadService<S, J> {
                     return;
                 }
             };
-            nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+            nodes.lock().remove(&worker);
             // Sending fails only if the run has ended.
             let _ = inbox.send(HeadEvent::WorkerLost(worker, reason)).await;
         });

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -14,6 +14,7 @@ use godwit_flight::{
     Address, Batches, Client, DataPlane, Download, FlightDescriptor, PutResultStream, Routes, Server, Status,
     TransportOptions, Upload,
 };
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::runtime::Runtime;
@@ -108,7 +109,7 @@ impl WorkerConnection {
     }
 
     fn next_message<T: DeserializeOwned, C: DeserializeOwned>(&self) -> Result<HeadMessage<T, C>, ConnectionError> {
-        let mut orders = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orders = self.commands.lock();
         let text = self.runtime.block_on(async {
             tokio::select! {
                 order = orders.recv() => order.unwrap_or(Err(ConnectionError::HeadLost)),

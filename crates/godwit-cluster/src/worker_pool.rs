@@ -169,16 +169,16 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
                 self.add_worker(worker, version, name, commands);
                 None
             }
-            Some(HeadEvent::WorkerLost(node, why)) => self.remove_worker(node, &why),
+            Some(HeadEvent::WorkerLost(worker, why)) => self.remove_worker(worker, &why),
             Some(HeadEvent::WorkerFailed { worker, message, fatal_exit_code }) => {
                 self.handle_failure(worker, message, fatal_exit_code)?
             }
             // Ignore events of a rejected worker, which may not have received the rejection yet.
-            Some(HeadEvent::Reported(node, report)) => {
-                self.is_connected(node).then_some(WorkerPoolEvent::Event(node, report))
+            Some(HeadEvent::Reported(worker, report)) => {
+                self.is_connected(worker).then_some(WorkerPoolEvent::Event(worker, report))
             }
-            Some(HeadEvent::Uploaded(node, upload, pieces)) => {
-                self.is_connected(node).then_some(WorkerPoolEvent::Upload(node, upload, pieces))
+            Some(HeadEvent::Uploaded(worker, upload, pieces)) => {
+                self.is_connected(worker).then_some(WorkerPoolEvent::Upload(worker, upload, pieces))
             }
             None => None,
         })
@@ -237,33 +237,33 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
     }
 
     /// Rejects a worker. Its later events are ignored.
-    pub fn reject_worker(&mut self, node: WorkerId, reason: String) {
-        let Some(ConnectedWorker { name, commands }) = self.workers.remove(&node) else { return };
+    pub fn reject_worker(&mut self, worker: WorkerId, reason: String) {
+        let Some(ConnectedWorker { name, commands }) = self.workers.remove(&worker) else { return };
         self.warn(format!("the head rejected {name}: {reason}"));
         self.record_error(format!("{name}: {reason}"));
         commands.reject(reason);
     }
 
-    fn remove_worker(&mut self, node: WorkerId, why: &str) -> Option<WorkerPoolEvent<J>> {
-        let member = self.workers.remove(&node)?;
+    fn remove_worker(&mut self, worker: WorkerId, why: &str) -> Option<WorkerPoolEvent<J>> {
+        let member = self.workers.remove(&worker)?;
         self.lost_workers += 1;
         self.warn(format!("the head lost worker {}: {why}; other workers take over its work", member.name));
         self.record_error(format!("{}: {why}", member.name));
-        Some(WorkerPoolEvent::Lost(node))
+        Some(WorkerPoolEvent::Lost(worker))
     }
 
     fn handle_failure(
         &mut self,
-        node: WorkerId,
+        worker: WorkerId,
         message: String,
         fatal_exit_code: Option<i32>,
     ) -> Result<Option<WorkerPoolEvent<J>>, ClusterError> {
-        let Some(ConnectedWorker { name, .. }) = self.workers.get(&node) else { return Ok(None) };
+        let Some(ConnectedWorker { name, .. }) = self.workers.get(&worker) else { return Ok(None) };
         if let Some(exit_code) = fatal_exit_code {
             return Err(ClusterError::WorkerFailed { worker: name.clone(), message, exit_code });
         }
         self.reported_error = Some(format!("{name}: {message}"));
-        Ok(self.remove_worker(node, &message))
+        Ok(self.remove_worker(worker, &message))
     }
 
     /// Checks that a command can be sent to workers.
@@ -275,14 +275,14 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
     }
 
     /// Sends a command to a worker. A command with paths must have passed [`Self::check_command`].
-    pub fn send_command(&self, node: WorkerId, order: &J::Command) {
+    pub fn send_command(&self, worker: WorkerId, order: &J::Command) {
         // If the worker no longer receives commands, an event will soon report that the worker is lost.
-        let _ = self.workers.get(&node).map(|member| member.commands.send(order));
+        let _ = self.workers.get(&worker).map(|member| member.commands.send(order));
     }
 
     /// Sends a command to all workers.
     pub fn broadcast_command(&self, order: &J::Command) {
-        self.workers.keys().for_each(|node| self.send_command(*node, order));
+        self.workers.keys().for_each(|worker| self.send_command(*worker, order));
     }
 
     /// Reports a warning to the user.
@@ -291,18 +291,18 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
     }
 
     /// Returns the error for an invalid message of a worker.
-    pub fn protocol_error(&self, node: WorkerId, problem: String) -> ClusterError {
-        ClusterError::UnexpectedMessage { worker: self.worker_name(node).to_owned(), problem }
+    pub fn protocol_error(&self, worker: WorkerId, problem: String) -> ClusterError {
+        ClusterError::UnexpectedMessage { worker: self.worker_name(worker).to_owned(), problem }
     }
 
     /// Returns the name of a worker: its host and its process.
-    pub fn worker_name(&self, node: WorkerId) -> &str {
-        self.workers.get(&node).map_or("a lost worker", |member| &member.name)
+    pub fn worker_name(&self, worker: WorkerId) -> &str {
+        self.workers.get(&worker).map_or("a lost worker", |member| &member.name)
     }
 
     /// Returns whether a worker is connected.
-    pub fn is_connected(&self, node: WorkerId) -> bool {
-        self.workers.contains_key(&node)
+    pub fn is_connected(&self, worker: WorkerId) -> bool {
+        self.workers.contains_key(&worker)
     }
 
     /// Returns the identifiers of the connected workers.
@@ -317,10 +317,10 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
 
     /// Warns if there were fewer items of work, such as blocks, than workers.
     pub fn warn_if_idle(&self, count: usize, what: &str, verb: &str) {
-        let nodes = self.expected_workers();
-        if count < nodes {
+        let expected_workers = self.expected_workers();
+        if count < expected_workers {
             self.warn(format!(
-                "{count} {what} for {nodes} workers: some workers had no work to {verb}; request fewer workers"
+                "{count} {what} for {expected_workers} workers: some workers had no work to {verb}; request fewer workers"
             ));
         }
     }
@@ -340,10 +340,10 @@ impl<'r, J: JobMessages> WorkerPool<'r, J> {
         self.workers.values().for_each(|member| member.commands.finish());
         let until = Instant::now() + FINISH_TIMEOUT;
         while !self.workers.is_empty() && Instant::now() < until {
-            if let Some(HeadEvent::WorkerLost(node, _)) =
+            if let Some(HeadEvent::WorkerLost(worker, _)) =
                 self.head.as_mut().and_then(|head| head.next_event(EVENT_TIMEOUT))
             {
-                self.workers.remove(&node);
+                self.workers.remove(&worker);
             }
         }
         self.cluster.processes.stop();

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_fleet::{Allocation, FleetError, JobHandle, JobSpec, JobStatus, Launcher};
+use parking_lot::Mutex;
 
 /// Time for workers to exit by themselves at the end of the run, before they are cancelled.
 const WORKER_EXIT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -80,8 +80,8 @@ impl WorkerProcesses {
     pub(crate) fn start(&self, rendezvous_directory: &Path) -> Result<(), FleetError> {
         let job = self.job_spec(rendezvous_directory);
         let handle = self.launcher.submit(&job)?;
-        *self.submitted.lock().unwrap_or_else(PoisonError::into_inner) = Some((job, handle));
-        self.reported_exits.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.submitted.lock() = Some((job, handle));
+        self.reported_exits.lock().clear();
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl WorkerProcesses {
     }
 
     fn status(&self) -> Option<(JobSpec, Result<JobStatus, FleetError>)> {
-        let started = self.submitted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let started = self.submitted.lock().clone();
         started.map(|(job, handle)| (job, self.launcher.status(&handle)))
     }
 
@@ -120,7 +120,7 @@ impl WorkerProcesses {
             JobStatus::Running { indexes, .. } => indexes.as_ref().is_some_and(|indexes| indexes.contains(&node)),
             JobStatus::Pending { .. } | JobStatus::Unknown { .. } => true,
         };
-        let mut reported = self.reported_exits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported_exits.lock();
         let ended = (0..job.workers).filter(|node| !runs(*node) && reported.insert(*node));
         let exit_message = |node| match job.last_error_line(node) {
             Some(error) => format!("worker {node} exited: {error}"),
@@ -138,7 +138,7 @@ impl WorkerProcesses {
 
     /// Waits for a time until workers end by themselves, and stops those that still run.
     pub(crate) fn stop(&self) {
-        let Some((_, handle)) = self.submitted.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some((_, handle)) = self.submitted.lock().take() else { return };
         let until = Instant::now() + WORKER_EXIT_TIMEOUT;
         while Instant::now() < until {
             match self.launcher.status(&handle) {

@@ -220,3 +220,25 @@ fn writer_properties(layout: &AlignmentLayout) -> WriterProperties {
     }
     properties.build()
 }
+
+#[cfg(test)]
+mod tests {
+    use godwit_model::schema::alignment_columns::alignments;
+
+    use super::*;
+
+    /// Columns whose values repeat. The Parquet writer stores them as dictionaries without zstd.
+    const DICTIONARY_COLUMNS: [&str; 5] = ["contig", "cigar", "mate_contig", "read_group", "tag_layout"];
+
+    #[test]
+    fn every_column_has_one_encoding() {
+        let byte_arrays = BYTE_ARRAY_COLUMNS.map(|(name, _)| name);
+        let mut encoded: Vec<&str> = [&DELTA_COLUMNS[..], &byte_arrays, &DICTIONARY_COLUMNS].concat();
+        encoded.sort_unstable();
+        let schema = alignments();
+        let mut names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(encoded, names);
+        assert!(COLUMNS_WITH_STATISTICS.iter().all(|name| names.contains(name)));
+    }
+}

@@ -14,6 +14,7 @@ use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::root_as_footer;
 use arrow_schema::SchemaRef;
 use godwit_model::ipc::{IpcDecoder, IpcError, IpcMessage, body_length_and_row_count, schema_from_flatbuffer};
+use godwit_model::schema::{UnknownVersion, check_version};
 
 use godwit_io::random_access::RandomAccess;
 
@@ -46,6 +47,14 @@ pub enum ArrowReadError {
     NotArrow {
         /// Path of the file.
         path: PathBuf,
+    },
+    /// The columns of the file have a version that this godwit does not know.
+    #[error("{} has {version}", path.display())]
+    Version {
+        /// Path of the file.
+        path: PathBuf,
+        /// The version of the file, and the version that this godwit reads.
+        version: UnknownVersion,
     },
     /// The file is truncated.
     #[error("{} is truncated: {problem}; fetch or create it again", path.display())]
@@ -123,9 +132,16 @@ impl ArrowFile {
     /// Opens a file or stream: reads the schema and, for a file, the offsets of the batches.
     ///
     /// # Errors
-    /// [`ArrowReadError`] if the file cannot be read, is truncated, or is not valid Arrow IPC.
+    /// [`ArrowReadError`] if the file cannot be read, is truncated, or is not valid Arrow IPC, or if its columns have an
+    /// unknown version.
     pub fn open(source: Arc<dyn RandomAccess>) -> Result<Self, ArrowReadError> {
-        let messages = MessageReader { source };
+        let file = Self::open_format(MessageReader { source })?;
+        check_version(file.schema.metadata())
+            .map_err(|version| ArrowReadError::Version { path: file.source.path().to_owned(), version })?;
+        Ok(file)
+    }
+
+    fn open_format(messages: MessageReader) -> Result<Self, ArrowReadError> {
         let start = messages.read_bytes(0, (MAGIC.len() as u64).min(messages.source.byte_len()))?;
         if start == MAGIC {
             return Self::open_file(messages);

@@ -11,29 +11,16 @@ use arrow_array::{
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use godwit_model::RawRecord;
+use godwit_model::schema::alignment_columns::{
+    BASES_COLUMN, CIGAR_COLUMN, COLUMN_COUNT, CONTIG_COLUMN, CONTIG_ID_COLUMN, END_POSITION_COLUMN, FIRST_TAG_COLUMN,
+    FLAGS_COLUMN, MAPPING_QUALITY_COLUMN, MATE_CONTIG_COLUMN, MATE_POSITION_COLUMN, NAME_COLUMN, POSITION_COLUMN,
+    QUALITIES_COLUMN, READ_GROUP_COLUMN, TEMPLATE_LENGTH_COLUMN,
+};
 
 use super::alignment_layout::AlignmentLayout;
 use super::bytes_builder::{BytesBuilder, append_cigar_text, unpack_bases};
 use super::error::ColumnarError;
-use super::tag_columns::{IntegerBuilder, TAG_COLUMN_COUNT, TagColumnsBuilder};
-
-/// Indexes of the columns in the schema of alignments ([`godwit_model::schema::alignment_columns`]).
-const NAME_COLUMN: usize = 0;
-const FLAGS_COLUMN: usize = 1;
-const CONTIG_COLUMN: usize = 2;
-const CONTIG_ID_COLUMN: usize = 3;
-const POSITION_COLUMN: usize = 4;
-const END_POSITION_COLUMN: usize = 5;
-const MAPPING_QUALITY_COLUMN: usize = 6;
-const CIGAR_COLUMN: usize = 7;
-const MATE_CONTIG_COLUMN: usize = 8;
-const MATE_POSITION_COLUMN: usize = 9;
-const TEMPLATE_LENGTH_COLUMN: usize = 10;
-const BASES_COLUMN: usize = 11;
-const QUALITIES_COLUMN: usize = 12;
-const READ_GROUP_COLUMN: usize = 13;
-const FIRST_TAG_COLUMN: usize = 14;
-const ALIGNMENT_COLUMN_COUNT: usize = FIRST_TAG_COLUMN + TAG_COLUMN_COUNT;
+use super::tag_columns::{IntegerBuilder, TagColumnsBuilder};
 
 /// Number of rows at which a batch is full.
 const MAX_BATCH_ROWS: usize = 4096;
@@ -73,7 +60,7 @@ const MAX_BATCH_RECORD_BYTES: usize = 2 << 20;
 pub struct AlignmentBatchBuilder<L> {
     layout: L,
     /// For each column of the layout, true if the batches contain it.
-    projection: [bool; ALIGNMENT_COLUMN_COUNT],
+    projection: [bool; COLUMN_COUNT],
     /// Schema of the batches.
     schema: SchemaRef,
     row_count: usize,
@@ -101,7 +88,7 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
     /// Creates an empty builder of batches with all columns of a layout.
     pub fn new(layout: L) -> Self {
         let schema = layout.borrow().schema.clone();
-        Self::from_parts([true; ALIGNMENT_COLUMN_COUNT], schema, layout)
+        Self::from_parts([true; COLUMN_COUNT], schema, layout)
     }
 
     /// Creates a builder of batches with some columns of a layout. `columns` are 0-based indexes in the schema of the
@@ -145,7 +132,7 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
         Self::from_parts(projection, Arc::new(Schema::new(fields)), layout)
     }
 
-    fn from_parts(projection: [bool; ALIGNMENT_COLUMN_COUNT], schema: SchemaRef, layout: L) -> Self {
+    fn from_parts(projection: [bool; COLUMN_COUNT], schema: SchemaRef, layout: L) -> Self {
         Self {
             layout,
             projection,
@@ -246,8 +233,8 @@ impl<L: Borrow<AlignmentLayout>> AlignmentBatchBuilder<L> {
             }
         }
         if self.projection[QUALITIES_COLUMN] {
-            let qualities = Some(record.qualities()).filter(|bytes| bytes.first().is_some_and(|q| *q != 0xff));
-            self.qualities.push_option(qualities);
+            let has_qualities = record.sequence_length() > 0 && record.has_qualities();
+            self.qualities.push_option(has_qualities.then(|| record.qualities()));
         }
     }
 

@@ -4,36 +4,24 @@
 //! batches of the ungapped blocks of all chains, in the order of the file. All positions are 0-based, half-open, and on
 //! the forward strand.
 
-use std::path::PathBuf;
 use std::str::SplitAsciiWhitespace;
 use std::sync::Arc;
 
 use arrow_array::builder::{Float64Builder, Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use godwit_io::bgzf::{BgzfError, LineStatus, Reader, next_line};
+use godwit_formats::text_lines::{TextLineError, TextLineReader};
+use godwit_io::bgzf::Reader;
 
-/// Maximum bytes of a line of the file.
-const MAX_LINE_BYTES: usize = 64 << 10;
 /// Maximum rows of a record batch.
 const BATCH_ROWS: usize = 8192;
 
 /// A reason why a file is not a valid chain file.
 #[derive(Debug, thiserror::Error)]
 pub enum ChainError {
-    /// The file cannot be read or decompressed.
+    /// The file cannot be read, or a line is invalid.
     #[error(transparent)]
-    Bgzf(#[from] BgzfError),
-    /// A line of the file is invalid.
-    #[error("{}, line {line}: {problem}", .path.display())]
-    Line {
-        /// Path of the chain file.
-        path: PathBuf,
-        /// 1-based number of the line.
-        line: u64,
-        /// Description of the problem.
-        problem: String,
-    },
+    Lines(#[from] TextLineError),
     /// The columns of a batch do not fit its schema, which is a bug in godwit.
     #[error("a bug in godwit: columns do not fit their schema")]
     Columns(#[from] ArrowError),
@@ -112,9 +100,7 @@ pub struct ChainBlock<'r> {
 /// # }
 /// ```
 pub struct ChainReader {
-    input: Reader,
-    line: Vec<u8>,
-    line_number: u64,
+    lines: TextLineReader,
     header: ChainHeader,
     /// 1-based number of the chain of `header`; 0 before the first chain.
     chain: i64,
@@ -125,7 +111,7 @@ pub struct ChainReader {
 impl ChainReader {
     /// Creates a reader of an open file from which nothing has been consumed.
     pub fn new(input: Reader) -> Self {
-        Self { input, line: Vec::new(), line_number: 0, header: ChainHeader::default(), chain: 0, next_block: None }
+        Self { lines: TextLineReader::new(input), header: ChainHeader::default(), chain: 0, next_block: None }
     }
 
     /// Returns a batch of the next blocks for which `predicate` is true, or `None` at the end of the file.
@@ -151,39 +137,35 @@ impl ChainReader {
     /// the chain.
     fn next_block(&mut self) -> Result<Option<(i32, i32, i32)>, ChainError> {
         loop {
-            let found = next_line(&mut self.input, &mut self.line, MAX_LINE_BYTES)?;
-            self.line_number += 1;
-            let text = std::str::from_utf8(&self.line).map_err(|_| self.line_error("it is not UTF-8 text"))?;
+            let found = self.lines.read_line()?;
             match (found, self.next_block) {
-                (LineStatus::TooLong, _) => return Err(self.line_error("it is longer than 64 KiB")),
-                (LineStatus::End, None) => return Ok(None),
-                (LineStatus::End, Some(_)) => return Err(self.line_error("the file ends within a chain")),
-                (LineStatus::Line, None) => {
-                    let mut words = text.split_ascii_whitespace();
+                (false, None) => return Ok(None),
+                (false, Some(_)) => return Err(self.lines.error("the file ends within a chain").into()),
+                (true, None) => {
+                    let mut words = self.lines.text()?.split_ascii_whitespace();
                     match words.next() {
                         None => {}
                         Some(word) if word.starts_with('#') => {}
                         Some("chain") => {
-                            let parsed = parse_header(words).map_err(|problem| self.line_error(problem))?;
+                            let parsed = parse_header(words).map_err(|problem| self.lines.error(problem))?;
                             (self.header, self.next_block) = (parsed.0, Some(parsed.1));
                             self.chain += 1;
                         }
-                        Some(_) => return Err(self.line_error("a line that starts with \"chain\" is expected")),
+                        Some(_) => {
+                            let problem = "a line that starts with \"chain\" is expected";
+                            return Err(self.lines.error(problem).into());
+                        }
                     }
                 }
-                (LineStatus::Line, Some(starts)) => {
-                    let parsed = parse_block(text, starts, &self.header).map_err(|problem| self.line_error(problem))?;
+                (true, Some(starts)) => {
+                    let parsed = parse_block(self.lines.text()?, starts, &self.header);
+                    let (end, next) = parsed.map_err(|problem| self.lines.error(problem))?;
                     let (start, lifted_start) = starts;
-                    self.next_block = parsed.1;
-                    return Ok(Some((start, parsed.0, lifted_start)));
+                    self.next_block = next;
+                    return Ok(Some((start, end, lifted_start)));
                 }
             }
         }
-    }
-
-    fn line_error(&self, problem: &str) -> ChainError {
-        let (path, line) = (self.input.path().to_owned(), self.line_number);
-        ChainError::Line { path, line, problem: problem.to_owned() }
     }
 }
 
@@ -325,7 +307,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.chain");
         std::fs::write(&path, text).unwrap();
-        ChainReader::new(bgzf::open_text(&path, 1)?).next_batch(|_| true)
+        ChainReader::new(bgzf::open_text(&path, 1).unwrap()).next_batch(|_| true)
     }
 
     #[test]

@@ -11,6 +11,7 @@ use arrow_array::{Array, ArrayRef, GenericByteArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use bytes::Bytes;
+use godwit_io::varint::append_varint;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
@@ -147,12 +148,12 @@ fn append_definition_levels(nulls: Option<&NullBuffer>, rows: usize, out: &mut V
     out.extend_from_slice(&[0; 4]);
     match nulls.filter(|nulls| nulls.null_count() > 0) {
         None => {
-            append_varint((rows as u64) << 1, out);
+            append_varint(out, (rows as u64) << 1);
             out.push(1);
         }
         Some(nulls) => {
             let bytes = rows.div_ceil(8);
-            append_varint((bytes as u64) << 1 | 1, out);
+            append_varint(out, (bytes as u64) << 1 | 1);
             let bits = nulls.inner().sliced();
             out.extend_from_slice(&bits.as_slice()[..bytes]);
         }
@@ -183,9 +184,9 @@ fn append_values<T: ByteArrayType<Offset = i32>>(array: &GenericByteArray<T>, co
 
 /// Appends 32-bit values in the encoding `DELTA_BINARY_PACKED` (Parquet "Delta Encoding").
 fn append_delta_binary_packed(values: &[i32], out: &mut Vec<u8>) {
-    append_varint(BLOCK_VALUES as u64, out);
-    append_varint((BLOCK_VALUES / MINIBLOCK_VALUES) as u64, out);
-    append_varint(values.len() as u64, out);
+    append_varint(out, BLOCK_VALUES as u64);
+    append_varint(out, (BLOCK_VALUES / MINIBLOCK_VALUES) as u64);
+    append_varint(out, values.len() as u64);
     append_zigzag(values.first().copied().unwrap_or_default(), out);
     for block in (1..values.len()).step_by(BLOCK_VALUES) {
         let end = values.len().min(block + BLOCK_VALUES);
@@ -225,13 +226,5 @@ fn append_bit_packed(values: &[u32], width: u32, out: &mut Vec<u8>) {
 }
 
 fn append_zigzag(value: i32, out: &mut Vec<u8>) {
-    append_varint(u64::from((value << 1 ^ value >> 31) as u32), out);
-}
-
-fn append_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    append_varint(out, u64::from((value << 1 ^ value >> 31) as u32));
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use arrow_schema::ArrowError;
+use godwit_model::schema::UnknownVersion;
 use parquet::errors::ParquetError;
 
 /// A reason why Parquet files cannot be read.
@@ -26,6 +27,14 @@ pub enum ParquetReadError {
         /// The reason why the metadata cannot be read.
         #[source]
         source: ParquetError,
+    },
+    /// The columns of a file have a version that this godwit does not know.
+    #[error("{} has {version}", path.display())]
+    Version {
+        /// Path of the file.
+        path: PathBuf,
+        /// The version of the file, and the version that this godwit reads.
+        version: UnknownVersion,
     },
     /// The metadata of the file is valid, but its rows cannot be decoded.
     #[error("{} is damaged", path.display())]

@@ -13,6 +13,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
 use godwit_io::random_access::RandomAccess;
 use godwit_model::panics::catch_panic;
+use godwit_model::schema::check_version;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -76,7 +77,8 @@ impl ParquetFiles {
     /// Reads the metadata of local files, of which there must be at least one.
     ///
     /// # Errors
-    /// [`ParquetReadError`] if the metadata of a file cannot be read, or two files have different columns.
+    /// [`ParquetReadError`] if the metadata of a file cannot be read, its columns have an unknown version, or two files
+    /// have different columns.
     pub fn open(paths: &[PathBuf]) -> Result<Self, ParquetReadError> {
         Self::from_locations(paths.iter().cloned().map(FileLocation::Local))
     }
@@ -84,7 +86,8 @@ impl ParquetFiles {
     /// Reads the metadata of remote files, as [`ParquetFiles::open`] does for local files.
     ///
     /// # Errors
-    /// [`ParquetReadError`] if the metadata of a file cannot be read, or two files have different columns.
+    /// [`ParquetReadError`] if the metadata of a file cannot be read, its columns have an unknown version, or two files
+    /// have different columns.
     pub fn open_objects(objects: Vec<Arc<dyn RandomAccess>>) -> Result<Self, ParquetReadError> {
         Self::from_locations(objects.into_iter().map(FileLocation::Remote))
     }
@@ -93,6 +96,8 @@ impl ParquetFiles {
         let mut files: Vec<(FileLocation, ArrowReaderMetadata)> = Vec::new();
         for location in locations {
             let metadata = location.read_metadata()?;
+            check_version(metadata.schema().metadata())
+                .map_err(|version| ParquetReadError::Version { path: location.path().to_owned(), version })?;
             if let Some((first, found)) = files.first()
                 && found.schema().fields() != metadata.schema().fields()
             {

@@ -14,7 +14,7 @@ use godwit_model::schema::alignment_columns;
 use godwit_model::{Genome, RawRecord, iter_packed_tags};
 
 use super::bytes_builder::append_decimal;
-use super::tag_columns::{INTEGER_TAG_COUNT, TAG_COLUMN_COUNT, TEXT_TAG_COUNT, tag_column_index};
+use super::tag_columns::{INTEGER_TAG_COUNT, TEXT_TAG_COUNT, tag_column_index};
 use godwit_formats::sam::{LineEncoder, SamError, append_integer_value};
 
 /// The greatest base quality that SAM can express.
@@ -97,25 +97,25 @@ impl<'b> AlignmentRows<'b> {
             }
         }
         let (text, integer) = (|at| batch.column(at).as_string(), |at| batch.column(at).as_primitive::<Int32Type>());
-        let first_tag = expected.fields().len() - TAG_COLUMN_COUNT;
+        let first_text = alignment_columns::FIRST_TAG_COLUMN + INTEGER_TAG_COUNT;
         Ok(Self {
-            name: text(0),
-            flags: batch.column(1).as_primitive::<UInt16Type>(),
-            contig: text(2),
-            contig_id: integer(3),
-            position: integer(4),
-            mapping_quality: batch.column(6).as_primitive::<UInt8Type>(),
-            cigar: text(7),
-            mate_contig: text(8),
-            mate_position: integer(9),
-            template_length: integer(10),
-            bases: text(11),
-            qualities: batch.column(12).as_binary(),
-            read_group: text(first_tag - 1),
-            integers: std::array::from_fn(|at| integer(first_tag + at)),
-            texts: std::array::from_fn(|at| text(first_tag + INTEGER_TAG_COUNT + at)),
-            tag_layout: text(first_tag + INTEGER_TAG_COUNT + TEXT_TAG_COUNT),
-            other_tags: batch.column(first_tag + INTEGER_TAG_COUNT + TEXT_TAG_COUNT + 1).as_binary(),
+            name: text(alignment_columns::NAME_COLUMN),
+            flags: batch.column(alignment_columns::FLAGS_COLUMN).as_primitive::<UInt16Type>(),
+            contig: text(alignment_columns::CONTIG_COLUMN),
+            contig_id: integer(alignment_columns::CONTIG_ID_COLUMN),
+            position: integer(alignment_columns::POSITION_COLUMN),
+            mapping_quality: batch.column(alignment_columns::MAPPING_QUALITY_COLUMN).as_primitive::<UInt8Type>(),
+            cigar: text(alignment_columns::CIGAR_COLUMN),
+            mate_contig: text(alignment_columns::MATE_CONTIG_COLUMN),
+            mate_position: integer(alignment_columns::MATE_POSITION_COLUMN),
+            template_length: integer(alignment_columns::TEMPLATE_LENGTH_COLUMN),
+            bases: text(alignment_columns::BASES_COLUMN),
+            qualities: batch.column(alignment_columns::QUALITIES_COLUMN).as_binary(),
+            read_group: text(alignment_columns::READ_GROUP_COLUMN),
+            integers: std::array::from_fn(|at| integer(alignment_columns::FIRST_TAG_COLUMN + at)),
+            texts: std::array::from_fn(|at| text(first_text + at)),
+            tag_layout: text(alignment_columns::TAG_LAYOUT_COLUMN),
+            other_tags: batch.column(alignment_columns::OTHER_TAGS_COLUMN).as_binary(),
         })
     }
 
@@ -283,7 +283,7 @@ impl<'g> RowEncoder<'g> {
 
     /// Appends the tag of a tag column. An integer keeps the type `kind` if its value fits.
     fn append_tag_column(&mut self, rows: &AlignmentRows, row: usize, column: usize, kind: u8) -> Result<(), String> {
-        let name = alignment_columns::TAG_COLUMNS.get(column).map_or(*b"RG", |(name, _)| *name);
+        let name = alignment_columns::TAG_COLUMNS.get(column).map_or(*b"RG", |column| column.tag);
         self.record.extend_from_slice(&name);
         if column < INTEGER_TAG_COUNT {
             append_integer_as(rows.integers[column].value(row), kind, &mut self.record);

@@ -7,17 +7,25 @@ use arrow_array::{ArrayRef, Int32Array};
 use arrow_buffer::{Buffer, NullBufferBuilder, ScalarBuffer};
 use arrow_schema::ArrowError;
 use godwit_model::RawRecord;
-use godwit_model::schema::alignment_columns::{TAG_COLUMNS, TagType};
+use godwit_model::schema::alignment_columns::{
+    COLUMN_COUNT, FIRST_TAG_COLUMN, OTHER_TAGS_COLUMN, TAG_COLUMNS, TAG_LAYOUT_COLUMN, TagType,
+};
 
 use super::bytes_builder::BytesBuilder;
 
 /// Number of integer columns, which are the first in [`TAG_COLUMNS`].
-pub(super) const INTEGER_TAG_COUNT: usize = 4;
+pub(super) const INTEGER_TAG_COUNT: usize = {
+    let mut count = 0;
+    while matches!(TAG_COLUMNS[count].tag_type, TagType::Integer) {
+        count += 1;
+    }
+    count
+};
 pub(super) const TEXT_TAG_COUNT: usize = TAG_COLUMNS.len() - INTEGER_TAG_COUNT;
 /// Number of all columns of tags: those of [`TAG_COLUMNS`], the layout, and the other tags.
-pub(super) const TAG_COLUMN_COUNT: usize = TAG_COLUMNS.len() + 2;
-const TAG_LAYOUT_INDEX: usize = TAG_COLUMNS.len();
-const OTHER_TAGS_INDEX: usize = TAG_LAYOUT_INDEX + 1;
+const TAG_COLUMN_COUNT: usize = COLUMN_COUNT - FIRST_TAG_COLUMN;
+const TAG_LAYOUT_INDEX: usize = TAG_LAYOUT_COLUMN - FIRST_TAG_COLUMN;
+const OTHER_TAGS_INDEX: usize = OTHER_TAGS_COLUMN - FIRST_TAG_COLUMN;
 
 /// A builder of a nullable integer column.
 #[derive(Debug)]
@@ -167,9 +175,9 @@ pub(super) fn tag_column_index(name: [u8; 2], kind: u8) -> Option<usize> {
     if kind == b'Z' && &name == b"RG" {
         return Some(TAG_COLUMNS.len());
     }
-    TAG_COLUMNS.iter().position(|(of_column, data)| {
-        *of_column == name
-            && match data {
+    TAG_COLUMNS.iter().position(|column| {
+        column.tag == name
+            && match column.tag_type {
                 TagType::Integer => is_integer,
                 TagType::Text => kind == b'Z',
             }

@@ -1,8 +1,15 @@
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt8Type, UInt16Type};
 use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use godwit_formats::sam::{Header, LineEncoder};
-use godwit_model::schema::alignment_columns::{TAG_COLUMNS, TagType};
+use godwit_io::random_access::LocalFile;
+use godwit_model::schema::alignment_columns::{self, TAG_COLUMNS, TagType};
+use godwit_model::schema::{hit_columns, variant_columns};
 use godwit_model::{RawRecord, flags};
 use godwit_tests::random::Random;
 use godwit_tests::sam_records;
@@ -90,11 +97,12 @@ fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut tags = Vec::new();
     for entry in column("tag_layout").as_string::<i32>().value(row).as_bytes().chunks(3) {
         let (name, kind) = ([entry[0], entry[1]], entry[2]);
-        let of_column = TAG_COLUMNS.iter().find(|(tag, of)| {
-            *tag == name && if *of == TagType::Text { kind == b'Z' } else { b"cCsSiI".contains(&kind) }
+        let of_column = TAG_COLUMNS.iter().find(|column| {
+            column.tag == name
+                && if column.tag_type == TagType::Text { kind == b'Z' } else { b"cCsSiI".contains(&kind) }
         });
         let label = match of_column {
-            Some(_) => Some(format!("tag_{}", String::from_utf8_lossy(&name))),
+            Some(column) => Some(column.name.to_owned()),
             None if &name == b"RG" && kind == b'Z' => Some("read_group".to_owned()),
             None => None,
         };
@@ -425,5 +433,29 @@ fn a_stream_of_chosen_columns_is_read_as_it_was_filled() {
             .collect();
         let expected: Vec<u16> = records.iter().map(|record| RawRecord::from_trusted_bytes(record).flag()).collect();
         assert!(flags == expected);
+    }
+}
+
+#[test]
+fn files_of_another_version_are_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["a.parquet", "a.arrow"].map(|name| directory.path().join(name));
+    let keys = [alignment_columns::VERSION_KEY, variant_columns::VERSION_KEY, hit_columns::VERSION_KEY];
+    for (key, version) in keys.into_iter().flat_map(|key| [(key, "1"), (key, "2")]) {
+        let metadata = [(key.to_owned(), version.to_owned())].into();
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, true)]).with_metadata(metadata));
+        let out = |path: &PathBuf| File::create(path).unwrap();
+        TableParquetWriter::new(schema.clone(), PageCompression::Zstd, out(&paths[0])).unwrap().finish().unwrap();
+        ArrowFileWriter::with_schema(&schema, out(&paths[1])).unwrap().finish().unwrap();
+        let parquet = ParquetFiles::open(&paths[..1]).map(drop).map_err(|error| error.to_string());
+        let arrow = ArrowFile::open(Arc::new(LocalFile::open(&paths[1]).unwrap()));
+        let arrow = arrow.map(drop).map_err(|error| error.to_string());
+        for (opened, path) in [(parquet, &paths[0]), (arrow, &paths[1])] {
+            let known = format!("{} has version 2 of {key}; this godwit reads version 1", path.display());
+            match version {
+                "1" => assert_eq!(opened, Ok(())),
+                _ => assert!(opened.as_ref().is_err_and(|error| error.starts_with(&known)), "{opened:?}"),
+            }
+        }
     }
 }

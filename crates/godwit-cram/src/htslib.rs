@@ -11,18 +11,14 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hts_sys as hts;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::htslib_layout::{self, RecordCore};
 
 /// A lock that a thread holds while it opens or closes a file with htslib.
 static OPEN_CLOSE_LOCK: Mutex<()> = Mutex::new(());
-
-fn lock_open_close() -> MutexGuard<'static, ()> {
-    OPEN_CLOSE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidFilename))
@@ -117,7 +113,7 @@ impl HtsFile {
     }
 
     fn close(self) -> io::Result<()> {
-        self.close_locked(&lock_open_close())
+        self.close_locked(&OPEN_CLOSE_LOCK.lock())
     }
 
     fn close_locked(self, _opening: &MutexGuard<()>) -> io::Result<()> {
@@ -130,7 +126,7 @@ impl HtsFile {
 
 impl Drop for HtsFile {
     fn drop(&mut self) {
-        let _opening = lock_open_close();
+        let _opening = OPEN_CLOSE_LOCK.lock();
         // SAFETY: the file is owned. Errors of closing are ignored, because a dropped file is discarded.
         unsafe { hts::hts_close(self.0.as_ptr()) };
     }
@@ -149,7 +145,7 @@ impl SharedReference {
     /// Opens a FASTA file whose `.fai` is in the same directory. Both paths may be removed afterwards. `scratch` is an
     /// empty file for the CRAM stream to which htslib attaches the reference.
     pub(super) fn open(fasta: &Path, scratch: &File) -> io::Result<Self> {
-        let guard = lock_open_close();
+        let guard = OPEN_CLOSE_LOCK.lock();
         let file = HtsFile::create(scratch, &guard);
         drop(guard);
         let file = file?;
@@ -160,7 +156,7 @@ impl SharedReference {
     /// Writes a CRAM file with a header and without records to `out`, and assigns the reference to the contigs of the
     /// header.
     pub(super) fn write_header(&self, header: &HtsHeader, out: &File) -> io::Result<()> {
-        let guard = lock_open_close();
+        let guard = OPEN_CLOSE_LOCK.lock();
         let file = HtsFile::create(out, &guard);
         let shared = file.as_ref().ok().map(|file| file.use_reference_of(self, &guard));
         drop(guard);
@@ -193,7 +189,7 @@ impl ContainerWriter {
         index: &Path,
     ) -> io::Result<Self> {
         let index = c_path(index)?;
-        let guard = lock_open_close();
+        let guard = OPEN_CLOSE_LOCK.lock();
         let file = HtsFile::create(out, &guard);
         let shared = file.as_ref().ok().map(|file| file.use_reference_of(reference, &guard));
         let copy = shared.as_ref().and_then(|_| {
@@ -273,7 +269,7 @@ impl CramInput {
     pub(super) fn open(path: &Path, reference: Option<&Path>, threads: usize) -> io::Result<Self> {
         disable_logging();
         let name = c_path(path)?;
-        let guard = lock_open_close();
+        let guard = OPEN_CLOSE_LOCK.lock();
         // SAFETY: the path and the literal end with NUL.
         let opened = unsafe { hts::hts_open_format(name.as_ptr(), c"r".as_ptr(), std::ptr::null()) };
         let file = NonNull::new(opened).map(HtsFile).ok_or_else(io::Error::last_os_error);

@@ -59,9 +59,8 @@ pub type AccessLogFuture<'a> = Pin<Box<dyn Future<Output = Result<(), DatasetErr
 /// # Examples
 ///
 /// ```
-/// use std::sync::{Mutex, PoisonError};
-///
 /// use godwit_dataset::{AccessLog, AccessLogFuture, AccessRecord, Principal};
+/// use parking_lot::Mutex;
 ///
 /// #[derive(Debug, Default)]
 /// struct MemoryLog(Mutex<Vec<AccessRecord>>);
@@ -73,13 +72,13 @@ pub type AccessLogFuture<'a> = Pin<Box<dyn Future<Output = Result<(), DatasetErr
 ///     }
 ///
 ///     fn record_in_background(&self, access: AccessRecord) {
-///         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(access);
+///         self.0.lock().push(access);
 ///     }
 /// }
 ///
 /// let log = MemoryLog::default();
 /// log.record_in_background(AccessRecord::new(&Principal::named("alice"), "DoGet"));
-/// let records = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+/// let records = log.0.lock();
 /// assert_eq!((records[0].principal.as_str(), records[0].call.as_str()), ("alice", "DoGet"));
 /// ```
 pub trait AccessLog: fmt::Debug + Send + Sync {

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use crate::dataset::Catalog;
 use crate::principal::Principal;
 
+/// Name that stands for any file of a directory when access to the directory is authorized.
+pub const ANY_FILE: &str = "x";
+
 /// The kind of access to a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {

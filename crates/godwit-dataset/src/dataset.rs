@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use godwit_model::Region;
 use godwit_model::schema::{alignment_columns, variant_columns};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Number of columns of a VCF file before those of the samples (VCFv4.4 §1.5).
@@ -303,23 +304,19 @@ pub struct DatasetAccess {
 pub struct DatasetAccessList(Arc<Mutex<BTreeSet<DatasetAccess>>>);
 
 impl DatasetAccessList {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<DatasetAccess>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a dataset or file, and the access rule that allowed it.
     pub fn add(&self, dataset: &str, rule: &str) {
-        self.lock().insert(DatasetAccess { dataset: dataset.to_owned(), rule: rule.to_owned() });
+        self.0.lock().insert(DatasetAccess { dataset: dataset.to_owned(), rule: rule.to_owned() });
     }
 
     /// Returns the entries of the list, each once.
     pub fn to_vec(&self) -> Vec<DatasetAccess> {
-        self.lock().iter().cloned().collect()
+        self.0.lock().iter().cloned().collect()
     }
 
     /// Returns the entries of the list and clears it.
     pub fn drain(&self) -> Vec<DatasetAccess> {
-        std::mem::take(&mut *self.lock()).into_iter().collect()
+        std::mem::take(&mut *self.0.lock()).into_iter().collect()
     }
 }
 

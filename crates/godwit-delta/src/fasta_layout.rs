@@ -4,9 +4,8 @@
 //! equal. A piece may start inside a line of residues. Any text can be split and restored byte by byte; whether it is
 //! really FASTA shows only in the residues.
 
+use godwit_io::varint::{VarintReader, append_varint};
 use memchr::memchr;
-
-use super::varint::{VarintReader, append_varint};
 
 /// Line length that represents a record with all residues on one line.
 const UNBOUNDED_LINE_BASES: u64 = 0;

@@ -5,11 +5,11 @@
 
 use std::io::{self, Read, Write};
 
+use godwit_io::varint::{VarintReader, append_varint};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::error::DeltaError;
 use super::reference::{DIGEST_BYTES, Digest};
-use super::varint::{VarintReader, append_varint};
 
 /// Magic bytes of a file of chunks, and of a file that contains only zstd-compressed text. The fourth byte is the
 /// format version; its upper bit is set for text.

@@ -25,7 +25,6 @@ mod reference;
 mod reference_store;
 mod segment;
 mod unpack;
-mod varint;
 mod zstd_bytes;
 
 #[cfg(test)]
@@ -41,4 +40,3 @@ pub use pack::{PackOptions, PackSummary, pack};
 pub use reference::{Digest, Reference, ReferenceCachePolicy, ReferenceContig};
 pub use reference_store::{LoadedReference, ReferenceStore};
 pub use unpack::{UnpackSummary, unpack};
-pub use varint::{VarintReader, append_varint};

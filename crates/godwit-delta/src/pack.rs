@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_io::varint::append_varint;
 use memchr::memrchr;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,7 +14,6 @@ use super::kmer_index::KmerIndex;
 use super::ordered_workers::OrderedThreadPool;
 use super::reference::Reference;
 use super::segment::{EncodedSegment, MAX_TEXT_BYTES, SegmentEncoder, SegmentText};
-use super::varint::append_varint;
 use super::zstd_bytes::{ESTIMATE_LEVEL, TEXT_LEVEL, compress};
 
 /// Default size of the text of a segment, bytes. A thread encodes one segment at a time, and reading a region decodes

@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use godwit_files::FileStamp;
+use parking_lot::Mutex;
 
 use super::error::{DeltaError, DeltaFileError};
 use super::kmer_index::KmerIndex;
@@ -71,6 +72,9 @@ pub struct LoadedReference {
 
 impl LoadedReference {
     /// Returns the index of the k-mers of the reference; builds it on the first call. Unpacking does not need it.
+    ///
+    /// # Errors
+    /// The errors of [`Reference::kmer_index`].
     pub fn kmer_index(&self) -> Result<&KmerIndex, DeltaError> {
         if let Some(anchors) = self.kmer_index.get() {
             return Ok(anchors);
@@ -121,10 +125,6 @@ impl ReferenceStore {
         &self.paths
     }
 
-    fn lock_entries(&self) -> MutexGuard<'_, HashMap<PathBuf, ReferenceEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Loads one of the FASTA files, or returns it if it is already loaded.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl ReferenceStore {
     pub fn load_reference(&self, path: &Path) -> Result<Arc<LoadedReference>, DeltaFileError> {
         let stamp = file_stamp(path)?;
         // Hold the lock during loading, so that concurrent requests for the same reference load it once.
-        let mut known = self.lock_entries();
+        let mut known = self.entries.lock();
         let fresh = known.get(path).filter(|known| known.stamp == stamp);
         if let Some(loaded) = fresh.and_then(|known| known.reference.upgrade()) {
             return Ok(loaded);
@@ -149,7 +149,7 @@ impl ReferenceStore {
     /// Returns the digest and the sequence identities of one of the files; loads the file if they are unknown.
     fn digest_and_sequences(&self, path: &Path) -> Result<(String, Arc<HashSet<String>>), DeltaFileError> {
         let stamp = file_stamp(path)?;
-        if let Some(known) = self.lock_entries().get(path).filter(|known| known.stamp == stamp) {
+        if let Some(known) = self.entries.lock().get(path).filter(|known| known.stamp == stamp) {
             return Ok((known.digest.clone(), known.sequences.clone()));
         }
         let loaded = self.load_reference(path)?;

@@ -5,6 +5,7 @@
 
 mod segment_encoder;
 
+use godwit_io::varint::{VarintReader, append_varint};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::copy_source::CopySpace;
@@ -15,7 +16,6 @@ use super::letter_masks::{
 };
 use super::range_coder::RangeDecoder;
 use super::reference::{DIGEST_BYTES, Digest};
-use super::varint::{VarintReader, append_varint};
 use super::zstd_bytes::{append_compressed_bytes, read_compressed_bytes};
 
 pub(super) use segment_encoder::{EncodedSegment, SegmentEncoder, SegmentText};

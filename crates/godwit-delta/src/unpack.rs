@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_io::varint::{VarintReader, append_varint};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::bases::Bases;
@@ -18,7 +19,6 @@ use super::ordered_workers::OrderedThreadPool;
 use super::pack::text_file_checksum;
 use super::reference::{Digest, Reference};
 use super::segment::{ContigDeclaration, MAX_TEXT_BYTES, SegmentHeader};
-use super::varint::{VarintReader, append_varint};
 use super::zstd_bytes::{decompress, trailing_prefix};
 
 /// Counts of a packed file that was unpacked.

@@ -1,9 +1,8 @@
 //! Compression with zstd, without magic bytes, sizes and checksums in the frames: packed files store the sizes and
 //! checksums elsewhere.
 
+use godwit_io::varint::{VarintReader, append_varint};
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
-
-use super::varint::{VarintReader, append_varint};
 
 /// zstd level for text that is written to packed files.
 pub(super) const TEXT_LEVEL: i32 = 19;

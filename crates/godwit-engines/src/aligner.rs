@@ -38,7 +38,7 @@ pub struct AlignedBlock {
     pub reads: u64,
     /// Number of SAM records in the aligned block, over all batches.
     pub records: u64,
-    /// Record batches with the schema `schema::alignments`, in the order in which the aligner wrote the records; about
+    /// Record batches with the schema `schema::pipe_alignments`, in the order in which the aligner wrote the records; about
     /// 4 MiB per batch.
     pub batches: Vec<RecordBatch>,
     /// Duplicate signatures of read pairs whose mates are both mapped; unsorted.

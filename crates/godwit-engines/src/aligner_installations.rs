@@ -1,9 +1,9 @@
 //! The aligners that are installed on this machine.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use crate::aligner::{bwa, sam_program};
+use crate::program_lookup::{find_program, query_program_version};
 
 /// An aligner that godwit knows, whether installed or not.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct AlignerInstallation {
     pub name: &'static str,
     /// Path of the program; `None` if it is not installed.
     pub program: Option<PathBuf>,
-    /// First line that the program prints as its version; `None` if it is not installed or prints none.
+    /// Version that the program prints; `None` if it is not installed or prints none.
     pub version: Option<String>,
     /// Instructions for installing the program.
     pub remedy: &'static str,
@@ -24,20 +24,13 @@ const OWN_ALIGNER_REMEDY: &str = "it is part of godwit's installation: install i
 pub fn find_aligners() -> Vec<AlignerInstallation> {
     let own = [("bwa", bwa::IndexKind::Bwa), ("bwa-mem3", bwa::IndexKind::BwaMem3)];
     let own = own.map(|(name, kind)| (name, bwa::find_program(kind).ok(), OWN_ALIGNER_REMEDY));
-    let foreign = sam_program::EXTERNAL_ALIGNERS
-        .map(|(name, remedy)| (name, sam_program::find_program(name, remedy).ok(), remedy));
+    let foreign = sam_program::EXTERNAL_ALIGNERS.map(|(name, remedy)| (name, find_program(name, remedy).ok(), remedy));
     let all = own.into_iter().chain(foreign);
     all.map(|(name, program, remedy)| {
-        let version = program.as_ref().and_then(query_version_line);
+        let version = program.as_ref().and_then(|program| query_program_version(program, &["--version"]));
         AlignerInstallation { name, program, version, remedy }
     })
     .collect()
-}
-
-fn query_version_line(program: &PathBuf) -> Option<String> {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
-    let line = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
-    (!line.is_empty()).then_some(line)
 }
 
 #[cfg(test)]

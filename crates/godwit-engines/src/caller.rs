@@ -7,7 +7,8 @@
 pub mod bcftools;
 mod choice;
 pub mod freebayes;
-mod gatk;
+mod gatk_arguments;
+mod haplotype_caller;
 pub mod joint;
 pub mod mutect2;
 mod region_argument;
@@ -17,9 +18,17 @@ use std::path::{Path, PathBuf};
 
 use godwit_model::Region;
 
+use crate::refused_options::{RefusedOption, find_refused};
 use crate::{EngineError, ProcessPipeline};
 
 pub use choice::CallerChoice;
+
+/// Padding of callers whose records in a region depend on reads nearby: more than the length of short reads, and more
+/// than the 100 bases that HaplotypeCaller reads beyond an active region.
+const DEFAULT_PADDING_BASES: u32 = 1000;
+/// Maximum number of bases that a caller with [`Capabilities::depends_on_region_only`] may read beyond the intervals of
+/// its invocation. godwit starts such a caller when the file of reads is complete up to there. HaplotypeCaller reads 100.
+pub const MAX_LOOKAHEAD_BASES: u32 = 10_000;
 
 /// The inputs and limits for one start of a caller.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +40,9 @@ pub struct CallerInvocation<'a> {
     pub reads: &'a [PathBuf],
     /// Reads of the matched normal, if `reads` contains the reads of a tumour.
     pub normal_reads: Option<NormalReads<'a>>,
-    /// Padded intervals, sorted and disjoint, at least one. All are on one contig unless
-    /// [`Capabilities::takes_region_lists`] is true.
+    /// Padded intervals, 0-based and half-open, sorted and disjoint, at least one. All are on one contig unless
+    /// [`Capabilities::takes_region_lists`] is true. [`Region::title`] returns the 1-based, closed form
+    /// (`chr1:1-1000`), which most callers accept.
     pub regions: &'a [Region],
     /// Ploidy of the contig in this region; `None` for the default of the caller.
     pub ploidy: Option<u8>,
@@ -79,26 +89,39 @@ pub struct Capabilities {
     /// True if one process of the caller accepts several intervals, also on different contigs.
     pub takes_region_lists: bool,
     /// True if the records of a region depend only on the header of the input file and the reads in that region. Such a
-    /// caller may start while the rest of the file is not written yet. False for unknown programs, because they may
-    /// estimate depth or insert sizes from the whole file.
+    /// caller may start while the rest of the file is not written yet, so it must not read more than
+    /// [`MAX_LOOKAHEAD_BASES`] beyond its intervals. False for unknown programs, because they may estimate depth or
+    /// insert sizes from the whole file.
     pub depends_on_region_only: bool,
     /// True if the caller writes a database that is slow on network file systems, or depends on their locks.
     pub needs_local_scratch: bool,
 }
 
 impl Capabilities {
-    /// The capabilities of a caller about which godwit knows nothing.
-    pub(crate) const DEFAULT: Self = Self {
-        padding_bases: 1000,
+    /// The capabilities of callers given as a command line, about which godwit knows nothing.
+    ///
+    /// `depends_on_grid` and `depends_on_region_only` are cautious: the header names the grid, and the caller starts when
+    /// the reads are complete. The other values are optimistic, because a cautious value would exclude programs that
+    /// work. Most programs report it if such a value is wrong. Only a padding that is too small, and reference blocks
+    /// that are padded, change records silently; `--padding` is the remedy for both.
+    pub(crate) const OF_COMMAND_LINES: Self = Self {
+        // Optimistic: it suffices for short reads.
+        padding_bases: DEFAULT_PADDING_BASES,
         memory_bytes: 4 << 30,
         depends_on_grid: true,
+        // Optimistic: few programs write them, and those need `--padding 0`.
         writes_reference_blocks: false,
+        // Optimistic: a program that needs a dictionary reports that it is missing.
         needs_dictionary: false,
+        // Optimistic: a program that cannot read a compressed reference reports it.
         reads_bgzf_reference: true,
         takes_gvcfs: false,
+        // The placeholder `normal` sets this value.
         takes_tumor_normal_pairs: false,
+        // Optimistic: the placeholder `bed` is a file of several lines. The placeholder `region` unsets this value.
         takes_region_lists: true,
         depends_on_region_only: false,
+        // Optimistic: the user sets `--temp`.
         needs_local_scratch: false,
     };
 }
@@ -118,6 +141,16 @@ pub trait Caller: Send + Sync {
     /// Returns the properties of the caller that matter for calling region by region.
     fn capabilities(&self) -> Capabilities;
 
+    /// Checks that the caller supports `ploidy`, which is at least 1. godwit calls this function for every region that
+    /// has a ploidy, before it starts a program, so [`Caller::start`] may rely on it.
+    ///
+    /// # Errors
+    /// [`EngineError::Arguments`] if the caller does not support this ploidy, or does not accept `--ploidy` at all; the
+    /// message contains the alternative.
+    fn check_ploidy(&self, _ploidy: u8) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     /// Starts the processes that must finish before the caller can start on a region. Most callers do not need any.
     ///
     /// # Errors
@@ -128,9 +161,15 @@ pub trait Caller: Send + Sync {
 
     /// Starts the caller on the region of `work`.
     ///
+    /// godwit merges the VCF headers of all regions. Header lines that differ between runs, such as command lines, dates
+    /// and temporary paths, must match [`is_volatile`], because godwit removes those lines. A caller that writes others
+    /// needs a further suffix there; otherwise the header of the output changes from run to run.
+    ///
+    /// [`is_volatile`]: godwit_formats::vcf::lines::is_volatile
+    ///
     /// # Errors
-    /// [`EngineError::Io`] if a program does not start; [`EngineError::Arguments`] if the caller does not support the
-    /// ploidy.
+    /// [`EngineError::Io`] if a program does not start; [`EngineError::Arguments`] if the caller does not support these
+    /// inputs, such as several files of reads.
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError>;
 }
 
@@ -139,16 +178,12 @@ pub trait Caller: Send + Sync {
 /// # Errors
 /// [`EngineError::Arguments`] for an unclosed quote, or for an option in `refused`; the message contains the
 /// alternative.
-fn split_caller_options(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<String>, EngineError> {
+fn split_caller_options(caller: &str, text: &str, refused: &[&[RefusedOption]]) -> Result<Vec<String>, EngineError> {
     let wrong = |message| EngineError::Arguments { message };
     let words =
         shlex::split(text).ok_or_else(|| wrong(format!("the options of {caller} {text:?} have an unclosed quote")))?;
     for word in &words {
-        let is = |option: &str| match option.strip_prefix("--") {
-            Some(_) => word.split('=').next() == Some(option),
-            None => word == option || (!word.starts_with("--") && option.len() == 2 && word.starts_with(option)),
-        };
-        if let Some((option, instead)) = refused.iter().copied().flatten().find(|(option, _)| is(option)) {
+        if let Some((option, instead)) = find_refused(word, refused) {
             return Err(wrong(format!("godwit does not accept the option {option} of {caller}: {instead}")));
         }
     }

@@ -12,10 +12,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use godwit_process::Signal;
+use parking_lot::Mutex;
 
 use crate::usage_error::{EXIT_USAGE, error_message};
 use crate::{EngineError, ExitCause};
@@ -60,7 +61,7 @@ pub(crate) fn start_piped(program: PathBuf, mut command: Command) -> Result<Pipe
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let state = spawn_in_group(program, command)?;
     let (stdin, stdout) = {
-        let mut child = state.lock();
+        let mut child = state.child.lock();
         (child.stdin.take(), child.stdout.take())
     };
     let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
@@ -127,17 +128,13 @@ impl ChildState {
         &self.program
     }
 
-    fn lock(&self) -> MutexGuard<'_, Child> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn exit_status(&self) -> Result<Option<ExitStatus>, EngineError> {
-        self.lock().try_wait().map_err(|source| self.io_error("wait for", source))
+        self.child.lock().try_wait().map_err(|source| self.io_error("wait for", source))
     }
 
     /// Waits until the child exits, or until `timeout` if that is set. Returns `None` if the child is still running.
     fn wait_for_exit(&self, timeout: Option<Duration>) -> Result<Option<ExitStatus>, EngineError> {
-        let deadline = timeout.map(|patience| Instant::now() + patience);
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let status = self.exit_status()?;
             if status.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -190,6 +187,13 @@ impl ChildState {
         EngineError::Io { program: self.program.clone(), action, source }
     }
 
+    /// Returns an error about a failed write to this child: if the pipe is broken, the exit of the child explains it.
+    pub(crate) fn write_error(&self, error: std::io::Error) -> EngineError {
+        let is_broken = error.kind() == std::io::ErrorKind::BrokenPipe;
+        let failure = self.io_error("write to", error);
+        if is_broken { self.exit_error_or(failure) } else { failure }
+    }
+
     fn exit_error(&self, status: ExitStatus) -> EngineError {
         use std::os::unix::process::ExitStatusExt;
         let mut stderr_tail = self.stderr_tail.wait_for_lines();
@@ -214,7 +218,7 @@ impl ChildState {
     }
 
     fn kill(&self) {
-        let mut child = self.lock();
+        let mut child = self.child.lock();
         if matches!(child.try_wait(), Ok(None)) {
             self.is_killed_by_godwit.store(true, Ordering::Relaxed);
             // Both calls fail only if the child has already exited.
@@ -237,7 +241,7 @@ impl ChildHandle {
 
     /// Returns the process id, which is valid until the child has exited and its status was read.
     pub fn id(&self) -> u32 {
-        self.state.lock().id()
+        self.state.child.lock().id()
     }
 
     /// Kills the child and waits until it has exited. The reader and the writer then fail with [`EngineError::Exited`].

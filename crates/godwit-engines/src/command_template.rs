@@ -18,24 +18,22 @@ enum TemplatePart {
     Placeholder(&'static str),
 }
 
-/// The name of a placeholder and its description for users.
-pub(crate) type PlaceholderHelp = (&'static str, &'static str);
-
 fn arguments_error(message: String) -> EngineError {
     EngineError::Arguments { message }
 }
 
 impl CommandTemplate {
-    /// Parses a command line. `program_role`: the kind of program, such as `caller`, for error messages.
+    /// Parses a command line. `program_role`: the kind of program, such as `caller`, for error messages; `placeholders`:
+    /// the names that it may contain in braces.
     ///
     /// # Errors
     /// [`EngineError::Arguments`] for an unclosed quote, an unknown placeholder, or a text that does not start with a
     /// program.
-    pub(crate) fn parse(program_role: &str, text: &str, places: &[PlaceholderHelp]) -> Result<Self, EngineError> {
+    pub(crate) fn parse(program_role: &str, text: &str, placeholders: &[&'static str]) -> Result<Self, EngineError> {
         let words = shlex::split(text)
             .ok_or_else(|| arguments_error(format!("the {program_role} {text:?} has an unclosed quote")))?;
         let arguments_with_program: Vec<Vec<TemplatePart>> =
-            words.iter().map(|word| parse_parts(program_role, word, places)).collect::<Result<_, _>>()?;
+            words.iter().map(|word| parse_parts(program_role, word, placeholders)).collect::<Result<_, _>>()?;
         if !matches!(arguments_with_program.first().map(Vec::as_slice), Some([TemplatePart::Text(_)])) {
             return Err(arguments_error(format!("the {program_role} {text:?} does not start with a program")));
         }
@@ -50,12 +48,11 @@ impl CommandTemplate {
     /// Returns the text for this template in job fingerprints. The text does not depend on the names of types and
     /// fields.
     pub(crate) fn fingerprint_text(&self) -> String {
-        let piece = |piece: &TemplatePart| match piece {
+        let part = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => format!("Text({text:?})"),
             TemplatePart::Placeholder(name) => format!("Place({name:?})"),
         };
-        let word =
-            |pieces: &Vec<TemplatePart>| format!("[{}]", pieces.iter().map(piece).collect::<Vec<_>>().join(", "));
+        let word = |parts: &Vec<TemplatePart>| format!("[{}]", parts.iter().map(part).collect::<Vec<_>>().join(", "));
         let words: Vec<String> = self.arguments_with_program.iter().map(word).collect();
         format!("Words {{ text: {:?}, words: [{}] }}", self.text, words.join(", "))
     }
@@ -74,17 +71,17 @@ impl CommandTemplate {
         program.rsplit('/').next().unwrap_or(program)
     }
 
-    /// Returns whether the command line contains the placeholder `place`.
-    pub(crate) fn uses_placeholder(&self, place: &str) -> bool {
+    /// Returns whether the command line contains the placeholder `name`.
+    pub(crate) fn uses_placeholder(&self, name: &str) -> bool {
         self.arguments_with_program
             .iter()
             .flatten()
-            .any(|piece| matches!(piece, TemplatePart::Placeholder(name) if *name == place))
+            .any(|part| matches!(part, TemplatePart::Placeholder(found) if *found == name))
     }
 
     /// Returns the arguments of the program, with every placeholder replaced by `value` of its name.
     pub(crate) fn fill_arguments(&self, value: impl Fn(&str) -> String) -> Vec<String> {
-        let fill = |piece: &TemplatePart| match piece {
+        let fill = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.clone(),
             TemplatePart::Placeholder(name) => value(name),
         };
@@ -93,8 +90,12 @@ impl CommandTemplate {
 }
 
 /// Parses the placeholders `{name}` of a word. `{{` and `}}` stand for literal braces.
-fn parse_parts(noun: &str, word: &str, places: &[PlaceholderHelp]) -> Result<Vec<TemplatePart>, EngineError> {
-    let (mut pieces, mut text) = (Vec::new(), String::new());
+fn parse_parts(
+    program_role: &str,
+    word: &str,
+    placeholders: &[&'static str],
+) -> Result<Vec<TemplatePart>, EngineError> {
+    let (mut parts, mut text) = (Vec::new(), String::new());
     let mut rest = word;
     while let Some(at) = rest.find(['{', '}']) {
         text += &rest[..at];
@@ -105,22 +106,22 @@ fn parse_parts(noun: &str, word: &str, places: &[PlaceholderHelp]) -> Result<Vec
             continue;
         }
         let name = rest[at..].strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
-        let Some((place, _)) = name.and_then(|name| places.iter().find(|(known, _)| *known == name)) else {
-            let known: Vec<String> = places.iter().map(|(name, _)| format!("{{{name}}}")).collect();
+        let Some(placeholder) = placeholders.iter().copied().find(|known| name == Some(*known)) else {
+            let known: Vec<String> = placeholders.iter().map(|name| format!("{{{name}}}")).collect();
             return Err(arguments_error(format!(
-                "{word:?} of the {noun} has an unknown placeholder; the placeholders are {}",
+                "{word:?} of the {program_role} has an unknown placeholder; the placeholders are {}",
                 known.join(" ")
             )));
         };
         if !text.is_empty() {
-            pieces.push(TemplatePart::Text(std::mem::take(&mut text)));
+            parts.push(TemplatePart::Text(std::mem::take(&mut text)));
         }
-        pieces.push(TemplatePart::Placeholder(place));
-        rest = &rest[at + place.len() + 2..];
+        parts.push(TemplatePart::Placeholder(placeholder));
+        rest = &rest[at + placeholder.len() + 2..];
     }
     text += rest;
-    if !text.is_empty() || pieces.is_empty() {
-        pieces.push(TemplatePart::Text(text));
+    if !text.is_empty() || parts.is_empty() {
+        parts.push(TemplatePart::Text(text));
     }
-    Ok(pieces)
+    Ok(parts)
 }

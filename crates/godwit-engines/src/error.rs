@@ -1,4 +1,4 @@
-//! Errors of external programs, with one variant for each case that a caller of this crate can handle.
+//! Errors of external programs, with one variant for each case that a user of this crate can handle.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -14,7 +14,7 @@ pub enum ExitCause {
     /// The child was killed by this signal, which godwit did not send.
     #[error("was killed by signal {0}")]
     Signal(i32),
-    /// The child was killed by godwit because of another error, which the caller should report instead.
+    /// The child was killed by godwit because of another error, which a user of this crate should report instead.
     #[error("was stopped by godwit")]
     StoppedByGodwit,
     /// The child ended in a way that has neither an exit code nor a signal number.

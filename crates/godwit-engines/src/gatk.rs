@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::aligner::sam_program::find_program;
+use crate::program_lookup::find_program;
 use crate::{EngineError, PipelineCommand, ProcessPipeline, is_version_at_least};
 
 /// Name of the GATK script on PATH.

@@ -6,6 +6,7 @@
 
 pub mod aligner;
 mod aligner_installations;
+pub mod bcftools;
 pub mod caller;
 mod child;
 mod command_template;
@@ -15,6 +16,7 @@ mod line_protocol_child;
 pub mod normalizer;
 mod program_lookup;
 pub mod recalibrator;
+mod refused_options;
 pub mod searcher;
 pub mod sql_program;
 pub mod stream;
@@ -26,6 +28,7 @@ pub use aligner_installations::{AlignerInstallation, find_aligners};
 pub use child::{ChildHandle, PipelineCommand, ProcessPipeline};
 pub use error::{EngineError, ExitCause};
 pub use line_protocol_child::LineProtocolChild;
+pub use program_lookup::{find_on_path, query_program_version};
 
 /// Checks that the version `found` of a program is at least `oldest`, compared by major and minor version.
 ///

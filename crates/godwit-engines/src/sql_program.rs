@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::EngineError;
-use crate::program_lookup::locate_program;
+use crate::program_lookup::{locate_program, query_version_line};
 
 /// Name of the program.
 pub const PROGRAM: &str = "godwit-sql";
@@ -28,6 +28,6 @@ pub fn find_program() -> Result<PathBuf, EngineError> {
 /// [`EngineError::NotInstalled`] if the program does not start.
 pub fn query_version(program: &Path) -> Result<String, EngineError> {
     let missing = || EngineError::NotInstalled { program: program.display().to_string(), remedy: REMEDY.into() };
-    let line = crate::searcher::query_version_line(program, "--version").ok_or_else(missing)?;
+    let line = query_version_line(program, "--version").ok_or_else(missing)?;
     Ok(line.rsplit(' ').next().unwrap_or_default().to_owned())
 }

@@ -182,10 +182,10 @@ fn decode_guarded<T>(decode: impl FnOnce() -> Result<T, StreamError>) -> Result<
 fn schema_of_kind(kind: &str) -> Option<SchemaRef> {
     match kind {
         schema::HELLO | schema::BLOCK_END => Some(schema::empty_schema()),
-        schema::READS => Some(schema::reads()),
-        schema::ALIGNMENTS => Some(schema::alignments()),
-        schema::PAIRS => Some(schema::pairs()),
-        schema::ENDS => Some(schema::ends()),
+        schema::READS => Some(schema::pipe_reads()),
+        schema::ALIGNMENTS => Some(schema::pipe_alignments()),
+        schema::PAIRS => Some(schema::pipe_pairs()),
+        schema::ENDS => Some(schema::pipe_ends()),
         _ => None,
     }
 }

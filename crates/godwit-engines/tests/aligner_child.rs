@@ -70,9 +70,11 @@ fn message_bytes(metadata: HashMap<String, String>) -> Vec<u8> {
 /// Returns a response without records.
 fn response_bytes(id: BlockId, reads: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (kind, schema) in
-        [(schema::ALIGNMENTS, schema::alignments()), (schema::PAIRS, schema::pairs()), (schema::ENDS, schema::ends())]
-    {
+    for (kind, schema) in [
+        (schema::ALIGNMENTS, schema::pipe_alignments()),
+        (schema::PAIRS, schema::pipe_pairs()),
+        (schema::ENDS, schema::pipe_ends()),
+    ] {
         bytes = StreamWriter::start(bytes, &schema, part_metadata(kind, id)).unwrap().finish().unwrap();
     }
     let end = BlockEnd { id, reads, records: 0, counts: DuplicateCounts::default() };
@@ -92,7 +94,7 @@ fn header() -> BlockHeader {
 
 fn two_reads() -> RecordBatch {
     let column = |text: &'static str| Arc::new(BinaryArray::from_iter_values([text, text]));
-    RecordBatch::try_new(schema::reads(), vec![column("r"), column("c"), column("ACGT"), column("IIII")]).unwrap()
+    RecordBatch::try_new(schema::pipe_reads(), vec![column("r"), column("c"), column("ACGT"), column("IIII")]).unwrap()
 }
 
 /// Sends one block of two reads, finishes the input and reads the responses.

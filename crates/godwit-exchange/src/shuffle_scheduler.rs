@@ -162,6 +162,8 @@ pub struct ShuffleScheduler {
     options: ShuffleOptions,
     phase: Phase,
     workers: BTreeMap<WorkerId, WorkerState>,
+    /// Workers that may start another fetch, because a slice to fetch was added or a fetch ended.
+    idle_fetchers: BTreeSet<WorkerId>,
     /// Owner of each shard. Empty before the genome is cut; `None` for a shard while no worker is connected.
     owners: Vec<Option<WorkerId>>,
     blocks: BTreeMap<BlockId, BlockEntry>,
@@ -187,6 +189,7 @@ impl ShuffleScheduler {
             options,
             phase: Phase::Aligning,
             workers: BTreeMap::new(),
+            idle_fetchers: BTreeSet::new(),
             owners: Vec::new(),
             blocks: BTreeMap::new(),
             waiting_blocks: BTreeSet::new(),
@@ -205,12 +208,24 @@ impl ShuffleScheduler {
     /// Handles an event and returns the actions that follow from it, in order. `now` is the time since the start of the
     /// run.
     pub fn handle_event(&mut self, event: ShuffleEvent, now: Duration) -> Vec<ShuffleAction> {
+        // Results of fetches and parts arrive most often, and make no block and no worker available.
+        let is_of_slices = matches!(
+            event,
+            ShuffleEvent::SlicesFetched(..)
+                | ShuffleEvent::SliceFetchFailed(..)
+                | ShuffleEvent::PartWritten(..)
+                | ShuffleEvent::PartPlaced(..)
+        );
         self.apply_event(event, now);
+        if !is_of_slices {
+            self.lease_blocks(now);
+        }
         self.schedule(now)
     }
 
     /// Returns the actions that have become due by the time `now`, such as retries.
     pub fn handle_time(&mut self, now: Duration) -> Vec<ShuffleAction> {
+        self.lease_overdue_blocks(now);
         self.schedule(now)
     }
 
@@ -235,8 +250,8 @@ impl ShuffleScheduler {
     }
 
     /// Returns whether a block is assigned to a worker that has not finished it.
-    pub fn is_leased(&self, node: WorkerId, block: BlockId) -> bool {
-        self.workers.get(&node).is_some_and(|node| node.leased_blocks.contains(&block))
+    pub fn is_leased(&self, worker: WorkerId, block: BlockId) -> bool {
+        self.workers.get(&worker).is_some_and(|worker| worker.leased_blocks.contains(&block))
     }
 
     /// Returns the owner of each shard.
@@ -257,37 +272,36 @@ impl ShuffleScheduler {
     fn apply_event(&mut self, event: ShuffleEvent, now: Duration) {
         match event {
             ShuffleEvent::WorkerJoined { worker, writers } => self.add_worker(worker, writers.max(1)),
-            ShuffleEvent::WorkerLost(node) => self.remove_worker(node),
-            ShuffleEvent::WorkRequested(node) => {
-                if let Some(node) = self.workers.get_mut(&node) {
-                    node.requested_blocks += 1;
+            ShuffleEvent::WorkerLost(worker) => self.remove_worker(worker),
+            ShuffleEvent::WorkRequested(worker) => {
+                if let Some(worker) = self.workers.get_mut(&worker) {
+                    worker.requested_blocks += 1;
                 }
             }
             ShuffleEvent::BlockAvailable(block) => self.add_available_block(block),
             ShuffleEvent::InputEnded => self.input_ended = true,
             ShuffleEvent::GenomeSharded { shard_count } => self.assign_shards(shard_count),
-            ShuffleEvent::BlockAligned(node, block) => self.record_aligned_block(node, block, now),
-            ShuffleEvent::SlicesFetched(node, block) => self.record_fetched_slices(node, block),
-            ShuffleEvent::SliceFetchFailed(node, block) => self.record_fetch_failure(node, block, now),
-            ShuffleEvent::SlicesHeld(node, block, shares) => self.record_held_slices(node, block, &shares),
+            ShuffleEvent::BlockAligned(worker, block) => self.record_aligned_block(worker, block, now),
+            ShuffleEvent::SlicesFetched(worker, block) => self.record_fetched_slices(worker, block),
+            ShuffleEvent::SliceFetchFailed(worker, block) => self.record_fetch_failure(worker, block, now),
+            ShuffleEvent::SlicesHeld(worker, block, shares) => self.record_held_slices(worker, block, &shares),
             ShuffleEvent::DuplicatesDecided(shares) if matches!(self.phase, Phase::Deciding | Phase::Finished) => {
                 self.parts = Parts::new(shares);
                 self.phase = Phase::Writing;
                 // Compute the missing copies of all parts, because they are not tracked before the parts are known.
                 self.update_all_missing_copies();
             }
-            ShuffleEvent::PartWritten(node, part, bytes) => {
-                if !self.parts.mark_written(node, part, bytes) {
+            ShuffleEvent::PartWritten(worker, part, bytes) => {
+                if !self.parts.mark_written(worker, part, bytes) {
                     self.actions.push(ShuffleAction::ReportSizeMismatch(part));
                 }
             }
-            ShuffleEvent::PartPlaced(node, part) => self.parts.mark_placed(node, part),
+            ShuffleEvent::PartPlaced(worker, part) => self.parts.mark_placed(worker, part),
             ShuffleEvent::DuplicatesDecided(_) => {}
         }
     }
 
     fn schedule(&mut self, now: Duration) -> Vec<ShuffleAction> {
-        self.lease_blocks(now);
         self.start_fetches(now);
         if self.phase == Phase::Aligning && self.are_all_blocks_aligned() {
             self.phase = Phase::Deciding;
@@ -304,7 +318,7 @@ impl ShuffleScheduler {
     }
 
     fn add_worker(&mut self, id: WorkerId, writers: usize) {
-        let node = WorkerState {
+        let worker = WorkerState {
             writers,
             requested_blocks: 0,
             leased_blocks: BTreeSet::new(),
@@ -312,7 +326,7 @@ impl ShuffleScheduler {
             active_fetches: BTreeMap::new(),
             retry_at: Duration::ZERO,
         };
-        self.workers.insert(id, node);
+        self.workers.insert(id, worker);
         let unowned_shards: Vec<usize> = (0..self.owners.len()).filter(|share| self.owners[*share].is_none()).collect();
         unowned_shards.into_iter().for_each(|share| self.owners[share] = Some(id));
         // The new worker can own shards without an owner, and can hold second copies of slices.
@@ -322,8 +336,8 @@ impl ShuffleScheduler {
     }
 
     fn remove_worker(&mut self, id: WorkerId) {
-        let Some(node) = self.workers.remove(&id) else { return };
-        for block in node.leased_blocks {
+        let Some(worker) = self.workers.remove(&id) else { return };
+        for block in worker.leased_blocks {
             self.end_lease(id, block);
         }
         self.parts.remove_worker(id);
@@ -358,21 +372,21 @@ impl ShuffleScheduler {
     /// Returns the initial owners of the shards. By default, each worker owns adjacent shards. But a shard is assigned
     /// to the worker that holds most of its slices, unless that worker already has its fraction of all shards.
     fn initial_owners(&self, shares: usize) -> Vec<Option<WorkerId>> {
-        let nodes: Vec<WorkerId> = self.workers.keys().copied().collect();
-        let max_shards_per_worker = shares.div_ceil(nodes.len().max(1));
-        let mut owned: BTreeMap<WorkerId, usize> = nodes.iter().map(|id| (*id, 0)).collect();
+        let workers: Vec<WorkerId> = self.workers.keys().copied().collect();
+        let max_shards_per_worker = shares.div_ceil(workers.len().max(1));
+        let mut owned: BTreeMap<WorkerId, usize> = workers.iter().map(|id| (*id, 0)).collect();
         let mut held: BTreeMap<(usize, WorkerId), usize> = BTreeMap::new();
         self.blocks.values().flat_map(BlockEntry::holders).for_each(|slice| *held.entry(slice).or_default() += 1);
         let owner = |share: usize| {
             let held = |id: &WorkerId| held.get(&(share, *id)).copied().unwrap_or(0);
-            let most = nodes
+            let most = workers
                 .iter()
                 .filter(|id| owned[*id] < max_shards_per_worker)
                 .map(|id| (held(id), std::cmp::Reverse(*id)))
                 .max();
             let owner = match most {
                 Some((held, std::cmp::Reverse(id))) if held > 0 => Some(id),
-                _ => nodes.get(share * nodes.len() / shares).copied(),
+                _ => workers.get(share * workers.len() / shares).copied(),
             };
             owner.inspect(|id| *owned.entry(*id).or_default() += 1)
         };
@@ -381,12 +395,12 @@ impl ShuffleScheduler {
 }
 
 impl ShuffleScheduler {
-    fn end_lease(&mut self, node: WorkerId, id: BlockId) {
-        if let Some(node) = self.workers.get_mut(&node) {
-            node.leased_blocks.remove(&id);
+    fn end_lease(&mut self, worker: WorkerId, id: BlockId) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.leased_blocks.remove(&id);
         }
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        block.leases.retain(|(leased, _)| *leased != node);
+        block.leases.retain(|(leased, _)| *leased != worker);
         if block.leases.is_empty() && block.state == BlockState::Leased {
             block.state = BlockState::Waiting;
             self.waiting_blocks.insert(id);

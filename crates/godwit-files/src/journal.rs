@@ -9,8 +9,8 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -103,7 +103,7 @@ impl<E: JournalEntry> Journal<E> {
     /// The errors of [`JournalFile::append_durably`]. If the process stops meanwhile, the line may be incomplete; the next
     /// [`Journal::open`] removes it.
     pub fn append(&self, entry: &E) -> io::Result<()> {
-        self.lock().append_durably(encode_line(entry)?.as_bytes())
+        self.file.lock().append_durably(encode_line(entry)?.as_bytes())
     }
 
     /// Appends an entry that may be lost if the machine stops. Only for entries whose content is verified when it is
@@ -112,7 +112,7 @@ impl<E: JournalEntry> Journal<E> {
     /// # Errors
     /// The errors of [`JournalFile::append`].
     pub fn append_unsynced(&self, entry: &E) -> io::Result<()> {
-        self.lock().append(encode_line(entry)?.as_bytes())
+        self.file.lock().append(encode_line(entry)?.as_bytes())
     }
 
     /// Removes all lines of the journal.
@@ -120,13 +120,9 @@ impl<E: JournalEntry> Journal<E> {
     /// # Errors
     /// The I/O error of the file system.
     pub fn clear(&self) -> io::Result<()> {
-        let mut file = self.lock();
+        let mut file = self.file.lock();
         file.truncate(0)?;
         file.sync()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, JournalFile> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,7 +230,7 @@ mod tests {
         let (journal, _) = open().unwrap();
         assert_eq!(open().err().unwrap().kind(), io::ErrorKind::ResourceBusy);
         // A child process that starts at this moment has inherited the file.
-        let _inherited = journal.lock().file().try_clone().unwrap();
+        let _inherited = journal.file.lock().file().try_clone().unwrap();
         drop(journal);
         assert!(open().is_ok());
     }

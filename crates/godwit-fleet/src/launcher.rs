@@ -33,7 +33,7 @@ use crate::{FleetError, private_files};
 pub use job_spec::JobSpec;
 pub use local::LocalLauncher;
 pub use slurm::{MemoryRequest, SlurmLauncher, SlurmProfile};
-pub use ssh::{Host, SshLauncher, parse_hosts};
+pub use ssh::{Host, SshLauncher};
 
 /// A method of starting jobs: on this host, by ssh, or by SLURM.
 pub trait Launcher: Send + Sync {

@@ -21,20 +21,20 @@ struct HostSlots {
 }
 
 impl HostSlots {
-    /// Creates `nodes` hosts with `each` free slots per host.
-    fn new(nodes: usize, each: usize) -> Self {
-        Self { free_by_host: vec![each; nodes], free_total: nodes * each }
+    /// Creates `hosts` hosts with `each` free slots per host.
+    fn new(hosts: usize, each: usize) -> Self {
+        Self { free_by_host: vec![each; hosts], free_total: hosts * each }
     }
 
     /// Takes a slot on the host with most free slots, or on the first of several such hosts, among the hosts for which
     /// `fits` returns true. Returns the 0-based index of the host; `None` if no slot is free.
     fn take_slot_where(&mut self, fits: impl Fn(usize) -> bool) -> Option<usize> {
-        let fitting = self.free_by_host.iter_mut().enumerate().rev().filter(|(node, _)| fits(*node));
+        let fitting = self.free_by_host.iter_mut().enumerate().rev().filter(|(host, _)| fits(*host));
         // max_by_key returns the last of several maxima. The order is reversed, so this is the first host.
-        let (node, free) = fitting.max_by_key(|(_, free)| **free)?;
+        let (host, free) = fitting.max_by_key(|(_, free)| **free)?;
         *free = free.checked_sub(1)?;
         self.free_total -= 1;
-        Some(node)
+        Some(host)
     }
 
     /// Returns whether any host has a free slot.
@@ -42,9 +42,9 @@ impl HostSlots {
         self.free_total > 0
     }
 
-    /// Returns a slot to the host with index `node`.
-    fn release_slot(&mut self, node: usize) {
-        self.free_by_host[node] += 1;
+    /// Returns a slot to the host with index `host`.
+    fn release_slot(&mut self, host: usize) {
+        self.free_by_host[host] += 1;
         self.free_total += 1;
     }
 }
@@ -90,14 +90,14 @@ struct ItemState {
 }
 
 impl Scheduler {
-    /// Creates a scheduler of `items` items on `nodes` hosts with `each` slots per host. An item is started at most
+    /// Creates a scheduler of `items` items on `hosts` hosts with `each` slots per host. An item is started at most
     /// `tries` times.
-    pub fn new(items: usize, nodes: usize, each: usize, tries: usize) -> Self {
+    pub fn new(items: usize, hosts: usize, each: usize, tries: usize) -> Self {
         Self {
-            slots: HostSlots::new(nodes, each),
+            slots: HostSlots::new(hosts, each),
             waiting: (0..items).collect(),
             items: vec![ItemState::default(); items],
-            consecutive_losses: vec![0; nodes],
+            consecutive_losses: vec![0; hosts],
             max_attempts: tries.max(1),
             started_items: 0,
         }
@@ -109,37 +109,37 @@ impl Scheduler {
         if !self.slots.is_any_free() {
             return None;
         }
-        let sound = |node: usize| self.consecutive_losses[node] < MAX_CONSECUTIVE_LOSSES;
+        let sound = |host: usize| self.consecutive_losses[host] < MAX_CONSECUTIVE_LOSSES;
         let any_sound = (0..self.consecutive_losses.len()).any(sound);
         let started = self.waiting.iter().find_map(|item| {
             let lost_on = &self.items[*item].lost_on_hosts;
-            let fits = |node: usize| sound(node) || !any_sound;
+            let fits = |host: usize| sound(host) || !any_sound;
             // A host that lost this item is used only if there is no other usable host, even if all other hosts are
             // busy.
-            let elsewhere = |node: usize| fits(node) && !lost_on.contains(&node);
+            let elsewhere = |host: usize| fits(host) && !lost_on.contains(&host);
             let any_elsewhere = lost_on.is_empty() || (0..self.consecutive_losses.len()).any(elsewhere);
-            let node = self.slots.take_slot_where(|node| if any_elsewhere { elsewhere(node) } else { fits(node) });
-            node.map(|node| (*item, node))
+            let host = self.slots.take_slot_where(|host| if any_elsewhere { elsewhere(host) } else { fits(host) });
+            host.map(|host| (*item, host))
         });
-        let (item, node) = started?;
+        let (item, host) = started?;
         self.waiting.remove(&item);
-        self.items[item].host = node;
+        self.items[item].host = host;
         self.started_items += 1;
-        Some((item, node))
+        Some((item, host))
     }
 
     /// Records the outcome of an item that was started, and returns whether it is retried.
     pub fn finish_item(&mut self, item: usize, outcome: ItemOutcome) -> RetryDecision {
         let found = &mut self.items[item];
-        let node = found.host;
+        let host = found.host;
         self.started_items -= 1;
-        self.slots.release_slot(node);
+        self.slots.release_slot(host);
         if outcome != ItemOutcome::Lost {
-            self.consecutive_losses[node] = 0;
+            self.consecutive_losses[host] = 0;
             return RetryDecision::NoRetry;
         }
-        self.consecutive_losses[node] += 1;
-        found.lost_on_hosts.push(node);
+        self.consecutive_losses[host] += 1;
+        found.lost_on_hosts.push(host);
         if found.lost_on_hosts.len() >= self.max_attempts {
             return RetryDecision::NoRetry;
         }
@@ -196,9 +196,9 @@ mod tests {
         let mut working = start_all(&mut scheduler);
         while !working.is_empty() {
             // Items on the failing host end first, and all of them are lost.
-            let next = working.iter().position(|(_, node)| *node == 0).unwrap_or(0);
-            let (item, node) = working.swap_remove(next);
-            if node == 0 {
+            let next = working.iter().position(|(_, host)| *host == 0).unwrap_or(0);
+            let (item, host) = working.swap_remove(next);
+            if host == 0 {
                 lost += 1;
                 scheduler.finish_item(item, ItemOutcome::Lost);
             } else {
@@ -221,15 +221,15 @@ mod tests {
                 state ^= state << 17;
                 state % bound
             };
-            let (items, nodes, each) = (number(30) as usize, 1 + number(5) as usize, 1 + number(3) as usize);
-            let mut scheduler = Scheduler::new(items, nodes, each, 3);
+            let (items, hosts, each) = (number(30) as usize, 1 + number(5) as usize, 1 + number(3) as usize);
+            let mut scheduler = Scheduler::new(items, hosts, each, 3);
             let (mut starts, mut over, mut working) = (vec![0; items], 0, Vec::new());
             loop {
-                while let Some((item, node)) = scheduler.start_next() {
+                while let Some((item, host)) = scheduler.start_next() {
                     starts[item] += 1;
-                    working.push((item, node));
-                    let here = working.iter().filter(|(_, at)| *at == node).count();
-                    assert!(here <= each, "seed {seed}: {here} on one node");
+                    working.push((item, host));
+                    let here = working.iter().filter(|(_, at)| *at == host).count();
+                    assert!(here <= each, "seed {seed}: {here} on one host");
                 }
                 if working.is_empty() {
                     break;

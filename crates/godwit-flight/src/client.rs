@@ -405,15 +405,15 @@ impl Batches {
         }
     }
 
-    /// Returns the next batch as [`Batches::next`] does, and records each received message in `come`.
+    /// Returns the next batch as [`Batches::next`] does, and records each received message in `progress`.
     pub(crate) async fn next_with_progress(
         &mut self,
-        come: &mut StreamProgress,
+        progress: &mut StreamProgress,
     ) -> Result<Option<RecordBatch>, FlightError> {
         loop {
-            match self.next_message(Some(come)).await? {
+            match self.next_message(Some(progress)).await? {
                 Some(FlightStreamChunk { batch: Some(batch), .. }) => {
-                    come.finish_batch();
+                    progress.finish_batch();
                     return Ok(Some(batch));
                 }
                 Some(_) => {}
@@ -432,13 +432,15 @@ impl Batches {
 
     async fn next_message(
         &mut self,
-        mut come: Option<&mut StreamProgress>,
+        mut progress: Option<&mut StreamProgress>,
     ) -> Result<Option<FlightStreamChunk>, FlightError> {
         loop {
             if let Some(message) = self.assembler.push(&mut self.incoming.unread)? {
                 let decoded = self.decoder.decode(&message)?;
-                if let (Some(come), DecodedMessage::Batch(_) | DecodedMessage::Dictionary) = (&mut come, &decoded) {
-                    come.add_message(&message.header, std::slice::from_ref(&message.body));
+                if let (Some(progress), DecodedMessage::Batch(_) | DecodedMessage::Dictionary) =
+                    (&mut progress, &decoded)
+                {
+                    progress.add_message(&message.header, std::slice::from_ref(&message.body));
                 }
                 let batch = match decoded {
                     DecodedMessage::Batch(batch) => Some(batch),

@@ -14,6 +14,7 @@ mod endpoint_locations;
 mod flight_service;
 mod http_statements;
 mod lookups;
+mod polling;
 mod requests;
 mod stream_registry;
 mod uploads;
@@ -51,7 +52,7 @@ use crate::metrics::{MeteredAccessLog, ServerMetrics};
 use crate::pool::{ConnectionCounter, Membership, POOL_SCOPE, resume_download};
 use crate::reflection::with_reflection;
 use crate::server::{DataPlane, OUT_OF_SCOPE, Upload};
-use crate::sql::{PreparedStatements, SqlEngine, metadata_batch, metadata_schema};
+use crate::sql::{PreparedStatements, SqlEngine, StatementProgress, metadata_batch, metadata_schema};
 use crate::stream_progress::{RESUME_TICKET_PREFIX, ResumePoint};
 use crate::tickets::{BoundStatement, DatasetPart, TicketClaims};
 use crate::trace::{self, OpenSpan, Tracer};
@@ -400,18 +401,24 @@ impl DatasetService {
             pool.connection_counter().record_arrival(claim.id);
         }
         let mut open = self.inner.streams.register(claim.id)?;
-        let download = open.run_unless_cancelled(self.start_download(principal, claim)).await?;
+        let progress = open.progress().clone();
+        let download = open.run_unless_cancelled(self.start_download(principal, claim, progress)).await?;
         Ok(open.guard_download(download))
     }
 
-    async fn start_download(&self, principal: &Principal, claim: TicketClaims) -> Result<Download, Status> {
+    async fn start_download(
+        &self,
+        principal: &Principal,
+        claim: TicketClaims,
+        progress: StatementProgress,
+    ) -> Result<Download, Status> {
         let name = if claim.part.is_none() && claim.statement.is_some() { STATEMENT_SPAN } else { READ_SPAN };
         let span = self.start_span(name);
         let started = async {
             match (claim.part, claim.statement) {
                 (Some(part), None) => self.read_part(principal, part).await,
                 (Some(part), Some(statement)) => self.read_direct_scan(principal, part, statement).await,
-                (None, Some(statement)) => self.run_statement(principal, statement).await,
+                (None, Some(statement)) => self.run_statement(principal, statement, progress).await,
                 (None, None) => self.run_metadata_command(principal, decode_sql_command(&claim.command)?).await,
             }
         };
@@ -420,9 +427,14 @@ impl DatasetService {
         trace::trace_download(span, started)
     }
 
-    async fn run_statement(&self, principal: &Principal, statement: BoundStatement) -> Result<Download, Status> {
+    async fn run_statement(
+        &self,
+        principal: &Principal,
+        statement: BoundStatement,
+        progress: StatementProgress,
+    ) -> Result<Download, Status> {
         let parameters = decode_batch(&statement.parameters)?;
-        let ran = self.sql_engine()?.execute(principal, statement.sql, parameters).await?;
+        let ran = self.sql_engine()?.execute(principal, statement.sql, parameters, progress).await?;
         for touched in &ran.datasets {
             principal.accesses().add(&touched.dataset, &touched.rule);
         }

@@ -86,8 +86,8 @@ pub use row_stream_writer::{RowStreamFormat, RowStreamWriter};
 pub use server::{DataPlane, Server, Upload};
 pub use socket_handle::SocketHandle;
 pub use sql::{
-    DirectScan, DirectScanColumns, SQL_CATALOG, SQL_SCHEMA, SqlEngine, StatementDescription, StatementResult,
-    advertised_batch, advertised_schema, server_info_batch, server_info_schema,
+    DirectScan, DirectScanColumns, SQL_CATALOG, SQL_SCHEMA, SqlEngine, StatementDescription, StatementProgress,
+    StatementResult, advertised_batch, advertised_schema, server_info_batch, server_info_schema,
 };
 pub use tls::{ClientTls, ServerTls, TlsError, WARMUP_MIN_RTT, create_identity};
 pub use transport::{Address, CallLimits, ConnectionSecurity, TransportOptions};

@@ -13,13 +13,14 @@ mod transfer;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::Schema;
 use bytes::Bytes;
 use godwit_dataset::Principal;
+use parking_lot::Mutex;
 use tonic::Status;
 
 pub use self::bare_stream::{BareStreamServer, receive_bare_streams};
@@ -196,7 +197,7 @@ impl WorkloadDataPlane {
         let made = self.workload_batches.clone();
         // Creating the batches takes seconds. The runtime must answer HTTP/2 pings during this time.
         let making = tokio::task::spawn_blocking(move || {
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut made = made.lock();
             if !made.contains_key(&workload) {
                 made.clear();
             }

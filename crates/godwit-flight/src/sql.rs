@@ -6,6 +6,7 @@
 mod metadata;
 mod prepared_statements;
 mod server_info;
+mod statement_progress;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::metrics::StatementWorkers;
 pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};
 pub(crate) use metadata::{metadata_batch, metadata_schema};
 pub(crate) use prepared_statements::PreparedStatements;
+pub use statement_progress::StatementProgress;
 
 /// The schemas of a statement, which are known before the statement runs.
 #[derive(Clone, Debug)]
@@ -130,12 +132,13 @@ pub trait SqlEngine: Send + Sync + 'static {
         None
     }
 
-    /// Runs a statement. If the statement has parameters, `parameters` contains one row with their values. Dropping the
-    /// result cancels the statement.
+    /// Runs a statement. If the statement has parameters, `parameters` contains one row with their values. The engine
+    /// provides the progress of the statement to `progress`. Dropping the result cancels the statement.
     fn execute(
         &self,
         principal: &Principal,
         sql: String,
         parameters: Option<RecordBatch>,
+        progress: StatementProgress,
     ) -> StatusFuture<'_, StatementResult>;
 }

@@ -20,7 +20,7 @@ use crate::code_name::code_name;
 use godwit_auth::random_bytes;
 
 /// The HTTP header that contains trace ID, span ID and flags.
-pub const TRACEPARENT_HEADER: &str = "traceparent";
+const TRACEPARENT_HEADER: &str = "traceparent";
 /// The HTTP header with data of other tracing systems, which is forwarded unchanged.
 const TRACESTATE_HEADER: &str = "tracestate";
 /// Maximum length of a `tracestate` header that is forwarded, bytes; a longer header is dropped (§3.3.1.5).
@@ -416,10 +416,10 @@ mod tests {
     #[test]
     fn spans_have_the_context_of_their_task_as_parent() {
         #[derive(Debug, Default)]
-        struct CollectingExporter(std::sync::Mutex<Vec<Span>>);
+        struct CollectingExporter(parking_lot::Mutex<Vec<Span>>);
         impl SpanExporter for CollectingExporter {
             fn export(&self, span: Span) {
-                self.0.lock().unwrap().push(span);
+                self.0.lock().push(span);
             }
         }
         let kept = Arc::new(CollectingExporter::default());
@@ -430,7 +430,7 @@ mod tests {
         let not_kept = TraceContext { is_sampled: false, ..context.clone() };
         runtime.block_on(with_context(Some(not_kept), async { drop(tracer.start_span("read")) }));
         runtime.block_on(async { drop(tracer.start_span("read")) });
-        let spans = kept.0.lock().unwrap();
+        let spans = kept.0.lock();
         assert_eq!(spans.len(), 3);
         assert!(
             !spans[1].context.is_sampled

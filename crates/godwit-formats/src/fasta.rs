@@ -179,9 +179,9 @@ pub fn open_text(path: &Path) -> Result<Arc<dyn RandomAccess>, FastaError> {
 /// Opens the file; returns `None` if it is plain text.
 fn open_if_bgzf(path: &Path) -> Result<Option<Arc<dyn RandomAccess>>, FastaError> {
     let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(path).map_err(FastaError::open_error(path))?);
-    let mut magic = [0; 2];
+    let mut magic = [0; bgzf::GZIP_MAGIC.len()];
     let count = source.read_at(&mut magic, 0).map_err(FastaError::open_error(path))?;
-    if magic[..count] != [0x1f, 0x8b] {
+    if magic[..count] != bgzf::GZIP_MAGIC {
         return Ok(None);
     }
     match bgzf::starts_with_block(&source)? {

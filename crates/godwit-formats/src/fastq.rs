@@ -2,7 +2,7 @@
 //!
 //! Flows in: one file (single-end, or interleaved: each read followed by its mate) or two files (mates in the same
 //! order). Each file is plain text, gzip or BGZF, detected from its content. Alternatively, a SAM or BAM file of reads
-//! ([`crate::unaligned`]). Flows out: [`LaneEvent`]s. These are record batches of [`godwit_model::schema::reads`] in
+//! ([`crate::unaligned`]). Flows out: [`LaneEvent`]s. These are record batches of [`godwit_model::schema::pipe_reads`] in
 //! the order of the input, with mates interleaved, and after the last batch of each block a [`LaneEvent::BlockEnd`].
 //! Blocks have the same limits as the batches of `bwa mem -K` (0.7.17, `bseq_read`). A read or a pair is added to the
 //! block, and the block ends when it has at least [`LaneOptions::block_bases`] bases and an even number of reads.
@@ -101,7 +101,7 @@ pub enum LaneInput {
 /// A batch of reads or the end of a block, returned in the order of the files of a lane.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LaneEvent {
-    /// Reads of the current block with the schema [`godwit_model::schema::reads`], at least one row. The mates of a
+    /// Reads of the current block with the schema [`godwit_model::schema::pipe_reads`], at least one row. The mates of a
     /// pair are the rows 2i and 2i+1 of one batch.
     Reads(RecordBatch),
     /// The current block is complete. A block is never empty.

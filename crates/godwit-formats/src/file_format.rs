@@ -2,14 +2,13 @@
 
 use std::io::{self, Read};
 
+use godwit_io::bgzf::GZIP_MAGIC;
 use godwit_io::random_access::RandomAccess;
 
 use crate::sam::{AlignmentFormat, detect_format_in_bytes};
 
 /// Number of bytes that are read to detect the format; they contain at most two complete BGZF blocks.
 const DETECTION_BYTES: usize = 64 << 10;
-/// First bytes of a gzip or BGZF file (RFC 1952 §2.3.1).
-const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 /// First bytes of a bigWig file in little-endian byte order.
 pub const BIGWIG_MAGIC: [u8; 4] = 0x888F_FC26_u32.to_le_bytes();
 /// First bytes of a bigBed file in little-endian byte order.

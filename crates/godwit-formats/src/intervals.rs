@@ -12,11 +12,11 @@ use std::sync::Arc;
 use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use godwit_io::bgzf::{BgzfError, LineStatus, Reader, next_line, open_text};
+use godwit_io::bgzf::{Reader, open_text};
 use godwit_model::Region;
 
-/// Maximum bytes of a line of the file.
-const MAX_LINE_BYTES: usize = 16 << 20;
+use crate::text_lines::{TextLineError, TextLineReader};
+
 /// Maximum rows of a record batch.
 const BATCH_ROWS: usize = 8192;
 
@@ -32,19 +32,9 @@ pub enum IntervalFormat {
 /// A reason why a file is not valid BED or GFF.
 #[derive(Debug, thiserror::Error)]
 pub enum IntervalError {
-    /// The file cannot be read or decompressed.
+    /// The file cannot be read, or a line is not a valid line of its format.
     #[error(transparent)]
-    Bgzf(#[from] BgzfError),
-    /// A line of the file is not a valid line of its format.
-    #[error("{}, line {line}: {problem}", .path.display())]
-    Line {
-        /// Path of the BED or GFF file.
-        path: PathBuf,
-        /// 1-based number of the line.
-        line: u64,
-        /// Description of the problem.
-        problem: String,
-    },
+    Lines(#[from] TextLineError),
     /// The file contains no interval.
     #[error("{} has no intervals", .path.display())]
     Empty {
@@ -133,7 +123,7 @@ pub struct BedInterval {
 /// # }
 /// ```
 pub fn read_bed(path: &Path) -> Result<Vec<BedInterval>, IntervalError> {
-    read_bed_from(open_text(path, 1)?)
+    read_bed_from(open_text(path, 1).map_err(TextLineError::from)?)
 }
 
 /// Reads a BED file from an open reader, as [`read_bed`] does from a path.
@@ -163,12 +153,12 @@ pub fn read_bed_from(input: Reader) -> Result<Vec<BedInterval>, IntervalError> {
     let mut intervals = Vec::new();
     while reader.read_line()? {
         if let Some(Interval { contig, start, end, .. }) = reader.parse_interval()? {
-            let (contig, line) = (contig.to_owned(), reader.line_number);
+            let (contig, line) = (contig.to_owned(), reader.lines.line_number());
             intervals.push(BedInterval { contig, start: start as u32, end: end as u32, line });
         }
     }
     if intervals.is_empty() {
-        return Err(IntervalError::Empty { path: reader.input.path().to_owned() });
+        return Err(IntervalError::Empty { path: reader.lines.path().to_owned() });
     }
     Ok(intervals)
 }
@@ -207,10 +197,8 @@ pub struct Interval<'l> {
 /// # }
 /// ```
 pub struct IntervalReader {
-    input: Reader,
+    lines: TextLineReader,
     format: IntervalFormat,
-    line: Vec<u8>,
-    line_number: u64,
     ended: bool,
 }
 
@@ -218,14 +206,14 @@ impl IntervalReader {
     /// Opens a BED or GFF file.
     ///
     /// # Errors
-    /// [`IntervalError::Bgzf`] if the file cannot be opened.
+    /// [`IntervalError::Lines`] if the file cannot be opened.
     pub fn open(path: &Path, format: IntervalFormat) -> Result<Self, IntervalError> {
-        Ok(Self::new(open_text(path, 1)?, format))
+        Ok(Self::new(open_text(path, 1).map_err(TextLineError::from)?, format))
     }
 
     /// Creates a reader of an open file from which nothing has been consumed.
     pub fn new(input: Reader, format: IntervalFormat) -> Self {
-        Self { input, format, line: Vec::new(), line_number: 0, ended: false }
+        Self { lines: TextLineReader::new(input), format, ended: false }
     }
 
     /// Returns a batch of the next lines for which `predicate` is true, or `None` at the end of the file.
@@ -274,25 +262,16 @@ impl IntervalReader {
         if self.ended {
             return Ok(false);
         }
-        let found = next_line(&mut self.input, &mut self.line, MAX_LINE_BYTES)?;
-        self.line_number += 1;
-        if found == LineStatus::TooLong {
-            return Err(self.line_error("it is longer than 16 MiB; is it BED or GFF?"));
-        }
-        let is_fasta = self.format == IntervalFormat::Gff && self.line.starts_with(b"##FASTA");
-        self.ended = found == LineStatus::End || is_fasta;
+        let found = self.lines.read_line()?;
+        let is_fasta = self.format == IntervalFormat::Gff && self.lines.bytes().starts_with(b"##FASTA");
+        self.ended = !found || is_fasta;
         Ok(!self.ended)
     }
 
     /// Returns the interval of the line that was read last; `None` if it has none.
     fn parse_interval(&self) -> Result<Option<Interval<'_>>, IntervalError> {
-        let text = std::str::from_utf8(&self.line).map_err(|_| self.line_error("it is not UTF-8 text"))?;
-        parse_line(text, self.format).map_err(|problem| self.line_error(problem))
-    }
-
-    fn line_error(&self, problem: &str) -> IntervalError {
-        let (path, line) = (self.input.path().to_owned(), self.line_number);
-        IntervalError::Line { path, line, problem: problem.to_owned() }
+        let parsed = parse_line(self.lines.text()?, self.format);
+        Ok(parsed.map_err(|problem| self.lines.error(problem))?)
     }
 }
 

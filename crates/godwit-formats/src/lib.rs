@@ -8,5 +8,6 @@ pub mod fastq;
 pub mod file_format;
 pub mod intervals;
 pub mod sam;
+pub mod text_lines;
 pub mod unaligned;
 pub mod vcf;

@@ -24,3 +24,6 @@ pub(crate) use reader::detect_format_in_bytes;
 pub use reader::{AlignmentFormat, Reader, SamLines, detect_format};
 pub use record_values::{RecordValues, append_float_tag, append_integer_tag, append_tags, append_text_tag};
 pub use tags::append_integer_value;
+
+/// Maximum bytes of a line. A record is at most twice as long as its line, so all lengths in the record fit into 31 bits.
+const MAX_LINE_BYTES: usize = 512 << 20;

@@ -34,3 +34,6 @@ pub use reader::Reader;
 pub use record::Record;
 pub use row_encoder::{VariantRowEncoder, VariantRows};
 pub use variant_layout::VariantLayout;
+
+/// Maximum bytes of a line, which allows 120 bytes for each of two million samples, or alleles of millions of bases.
+const MAX_LINE_BYTES: usize = 256 << 20;

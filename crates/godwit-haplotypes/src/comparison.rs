@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use godwit_formats::fasta::FaiRecord;
 
 use crate::alleles::Template;
@@ -214,9 +214,9 @@ impl Comparison<'_> {
         rules: &EvaluationRules,
         collect: &mut Collect,
     ) -> Result<Result<(), OutOfOrder>, HaplotypeError> {
-        let (job_sender, job_receiver) = mpsc::channel::<Job>();
-        let (result_sender, result_receiver) = mpsc::channel::<JobResult>();
-        let jobs = &Mutex::new(job_receiver);
+        let (job_sender, job_receiver) = unbounded::<Job>();
+        let (result_sender, result_receiver) = unbounded::<JobResult>();
+        let jobs = &job_receiver;
         // Move the sender into the closure: it is dropped when the closure returns early, and the worker threads then
         // end.
         thread::scope(move |scope| {
@@ -251,7 +251,7 @@ impl Comparison<'_> {
     fn read_contigs(
         &self,
         sources: &mut [VcfSource; 2],
-        jobs: &mpsc::Sender<Job>,
+        jobs: &Sender<Job>,
         collector: &mut Collector,
         collect: &mut Collect,
     ) -> Result<Result<(), OutOfOrder>, HaplotypeError> {
@@ -291,10 +291,8 @@ impl Comparison<'_> {
     }
 
     /// The loop of a worker thread: compares contigs until the channel is closed.
-    fn work(&self, jobs: &Mutex<mpsc::Receiver<Job>>, results: &mpsc::Sender<JobResult>, rules: &EvaluationRules) {
-        loop {
-            let job = jobs.lock().map(|jobs| jobs.recv());
-            let Ok(Ok((number, mut contig))) = job else { return };
+    fn work(&self, jobs: &Receiver<Job>, results: &Sender<JobResult>, rules: &EvaluationRules) {
+        for (number, mut contig) in jobs {
             let bytes = held_bytes(&contig.records.each_ref(), &self.reference.contigs()[number]);
             let end = self.reference.read_template(number).and_then(|template| {
                 contig.template = template;
@@ -372,7 +370,7 @@ fn differ_by_prefix(a: &str, b: &str) -> bool {
 /// A collector that holds the results of contigs until the results of all earlier contigs are written.
 struct Collector<'c> {
     contigs: &'c [FaiRecord],
-    results: mpsc::Receiver<JobResult>,
+    results: Receiver<JobResult>,
     /// Results by contig.
     waiting: BTreeMap<usize, WaitingContig>,
     next: usize,

@@ -38,6 +38,7 @@ pub use block_recompressor::{BlockEncoding, BlockRecompressor, block_length};
 pub use block_table::{BgzfText, BlockTable, starts_with_block};
 pub use chunk_blocks::{ChunkBlocks, extract_chunk};
 pub use error::{BgzfError, InputError};
+pub use gzip::GZIP_MAGIC;
 pub use indexed_reader::IndexedReader;
 pub use line::{LineStatus, next_line};
 pub use read_ahead::{ExpectedFormat, ReadAhead, STDIN_PATH};

@@ -166,7 +166,8 @@ impl Seek for SequentialReader {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -184,7 +185,7 @@ mod tests {
         }
 
         fn read_at(&self, space: &mut [u8], offset: u64) -> io::Result<usize> {
-            self.2.lock().unwrap().push((offset, space.len()));
+            self.2.lock().push((offset, space.len()));
             let rest = &self.0[(offset as usize).min(self.0.len())..];
             let count = rest.len().min(space.len());
             space[..count].copy_from_slice(&rest[..count]);
@@ -212,7 +213,7 @@ mod tests {
             }
             assert_eq!(found, bytes);
             if !questions.is_empty() {
-                assert_eq!(*recorder.2.lock().unwrap(), questions);
+                assert_eq!(*recorder.2.lock(), questions);
             }
             reader.seek(SeekFrom::Start(90)).unwrap();
             found.clear();

@@ -5,5 +5,7 @@
 
 pub mod flagstat;
 pub mod markdup;
+pub mod picard_text;
 pub mod qc;
 pub mod sort;
+pub mod threads;

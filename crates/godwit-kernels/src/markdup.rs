@@ -14,6 +14,7 @@ mod duplication_metrics;
 mod marker;
 mod mate_join;
 mod optical;
+mod paired_ends;
 mod read_location;
 mod record_set;
 mod signature;
@@ -27,7 +28,7 @@ mod tests;
 pub use barcodes::{BarcodeError, BarcodeProblem, BarcodeTags, Barcodes, MoleculeStrand, molecule_strand};
 pub use duplicate_sets::{DuplicateSet, DuplicateSets, SetMember};
 pub use duplication_metrics::{
-    DuplicationMetrics, LibraryMetrics, UNKNOWN_LIBRARY, estimate_library_size, expected_unique_ratio, format_double,
+    DuplicationMetrics, LibraryMetrics, UNKNOWN_LIBRARY, estimate_library_size, expected_unique_ratio,
 };
 pub use marker::{BlockDetails, DuplicateMarker, DuplicateMarkerOptions, DuplicateMarks, MarkDuplicatesError};
 pub use mate_join::RepeatedNameError;

@@ -1,5 +1,6 @@
 //! Quality metrics of a coordinate-sorted, duplicate-marked file. The values equal those of Picard 3.4.0 (insert sizes,
-//! alignment summary), samtools 1.16 (`stats`) and mosdepth 0.3.3 (coverage).
+//! alignment summary), samtools 1.16 (`stats`) and mosdepth 0.3.3 (coverage). The metrics of duplicates are in
+//! [`crate::markdup`], and all other metrics of Picard in the crate `godwit-metrics`.
 //!
 //! Records are read once, in file order within each partition; different threads may process different partitions. Each
 //! thread has a [`RecordCounts`] for counts that do not depend on the record order; these are merged by addition. Each
@@ -33,8 +34,3 @@ pub use insert_size::{InsertSizeCounts, InsertSizeRow};
 pub use mosdepth::{ContigDepth, MosdepthReport};
 pub use record_counts::{RecordCounts, count_byte_pairs};
 pub use samtools_stats::SamtoolsStats;
-
-/// Returns the comment lines that a Picard metrics file starts with.
-fn picard_header(comment: &str) -> String {
-    format!("## htsjdk.samtools.metrics.StringHeader\n# {comment}\n\n")
-}

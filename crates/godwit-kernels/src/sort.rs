@@ -3,9 +3,14 @@
 
 mod external;
 mod loser_tree;
+mod sorted_items;
+mod sorted_run;
 
-pub use external::{ExternalSorter, Sortable, SortedItems, SortedItemsIter};
+pub use external::{ExternalSorter, Sortable};
 pub use loser_tree::LoserTree;
+pub use sorted_items::{SortedItems, SortedItemsIter};
+
+pub(crate) use sorted_items::RangeBorders;
 
 use std::io;
 

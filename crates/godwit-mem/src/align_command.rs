@@ -47,7 +47,7 @@ struct BlockToWrite<A> {
 /// # Errors
 /// Every [`Error`] except [`Error::BuildIndex`]. If the reader or the writer thread fails, that thread exits the
 /// process, because the main thread may be aligning a block, which can take minutes and cannot be cancelled.
-pub fn run_align<L: MemLibrary>(arguments: &AlignArguments) -> Result<(), Error> {
+pub(crate) fn run_align<L: MemLibrary>(arguments: &AlignArguments) -> Result<(), Error> {
     let options = &arguments.options;
     let library = L::load(&LoadOptions {
         reference: &arguments.reference,

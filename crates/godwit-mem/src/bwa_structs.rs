@@ -9,21 +9,21 @@ pub mod mem_flags {
     /// The reads of the block are paired.
     pub const PAIRED: i32 = 0x2;
     /// Skip pairing of mates (`-P`).
-    pub const NO_PAIRING: i32 = 0x4;
+    pub(crate) const NO_PAIRING: i32 = 0x4;
     /// Return all alignments of single or unpaired reads (`-a`).
     pub const ALL: i32 = 0x8;
     /// Mark shorter split alignments as secondary (`-M`).
-    pub const NO_MULTI: i32 = 0x10;
+    pub(crate) const NO_MULTI: i32 = 0x10;
     /// Skip the rescue of mates (`-S`).
-    pub const NO_RESCUE: i32 = 0x20;
+    pub(crate) const NO_RESCUE: i32 = 0x20;
     /// Return the name line of the reference contig in the tag `XR` (`-V`).
     pub const REFERENCE_HEADER: i32 = 0x100;
     /// Soft-clip supplementary alignments (`-Y`).
-    pub const SOFT_CLIP: i32 = 0x200;
+    pub(crate) const SOFT_CLIP: i32 = 0x200;
     /// Make the split alignment with the smallest coordinate primary (`-5`).
-    pub const PRIMARY_5: i32 = 0x800;
+    pub(crate) const PRIMARY_5: i32 = 0x800;
     /// Do not change the mapping quality of supplementary alignments (`-q`).
-    pub const KEEP_SUPPLEMENTARY_MAPQ: i32 = 0x1000;
+    pub(crate) const KEEP_SUPPLEMENTARY_MAPQ: i32 = 0x1000;
 }
 
 /// bwa's `mem_opt_t`, the options of an alignment. `bwamem.h` of bwa explains the fields.

@@ -117,7 +117,7 @@ pub struct ReadBlock<R> {
 
 /// A collector of the reads of a block.
 pub trait BlockReads: Default + Send + 'static {
-    /// Adds the reads of an Arrow record batch with the schema `schema::reads`.
+    /// Adds the reads of an Arrow record batch with the schema `schema::pipe_reads`.
     ///
     /// # Errors
     /// [`Error::InvalidRead`] if the library cannot process a read.

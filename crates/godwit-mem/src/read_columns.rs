@@ -49,7 +49,7 @@ impl Read<'_> {
     }
 }
 
-/// The columns of an Arrow record batch with the schema `schema::reads`.
+/// The columns of an Arrow record batch with the schema `schema::pipe_reads`.
 pub struct ReadColumns {
     name: BinaryArray,
     comment: BinaryArray,

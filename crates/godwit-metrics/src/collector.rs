@@ -1,7 +1,7 @@
 //! The accumulators of the requested metrics, and their files.
 
 use godwit_formats::sam::ReadGroup;
-use godwit_kernels::qc::{Alignment, AlignmentBuffer, AlignmentSummary, InsertSizeCounts, RecordTags, ReferenceBases};
+use godwit_kernels::qc::{Alignment, AlignmentSummary, InsertSizeCounts, RecordCounts, ReferenceBases};
 use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,9 @@ pub struct RecordMetrics {
     metrics: Vec<Metric>,
     #[serde(skip)]
     contig_lengths: Vec<u32>,
+    /// True to leave out the counts that [`RecordCounts`] has too.
     #[serde(skip)]
-    buffer: AlignmentBuffer,
+    omits_record_counts: bool,
     summary: AlignmentSummary,
     insert_sizes: InsertSizeCounts,
     cycles: CycleTotals,
@@ -40,7 +41,7 @@ impl RecordMetrics {
         Self {
             metrics: metrics.iter().copied().filter(|metric| !metric.needs_order()).collect(),
             contig_lengths: genome.contigs().iter().map(|contig| contig.length).collect(),
-            buffer: AlignmentBuffer::default(),
+            omits_record_counts: false,
             summary: AlignmentSummary::default(),
             insert_sizes: InsertSizeCounts::default(),
             cycles: CycleTotals::default(),
@@ -58,29 +59,27 @@ impl RecordMetrics {
         self.metrics.contains(&metric)
     }
 
-    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
+    /// Leaves out the counts that a [`RecordCounts`] of the same records has too. [`RecordMetrics::set_record_counts`] sets
+    /// them when all records are counted.
+    #[must_use]
+    pub fn without_record_counts(self) -> Self {
+        Self { omits_record_counts: true, ..self }
+    }
+
+    /// Sets the counts that were left out.
+    pub fn set_record_counts(&mut self, counts: &RecordCounts) {
+        self.summary.clone_from(&counts.summary);
+        self.insert_sizes.clone_from(&counts.insert_sizes);
+    }
+
+    /// Counts a record.
     ///
     /// # Errors
     /// [`MetricsError::Reference`] if the reference cannot be read.
     pub fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
-        flag: u16,
-        reference: &mut R,
-    ) -> Result<(), MetricsError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let tags = RecordTags::from_record(record);
-        let added = self.add_decoded(record, &buffer.decode(record, flag), &tags, reference);
-        self.buffer = buffer;
-        added
-    }
-
-    /// As [`RecordMetrics::add`], of a record whose alignment and tags are decoded.
-    pub(crate) fn add_decoded<R: ReferenceBases>(
-        &mut self,
-        record: RawRecord,
         alignment: &Alignment,
-        tags: &RecordTags,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
         let flag = alignment.flag;
@@ -89,19 +88,20 @@ impl RecordMetrics {
             self.has(Metric::QualityDistribution),
             self.has(Metric::GcBias),
         );
-        let (summary, insert_sizes) = (self.has(Metric::AlignmentSummary), self.has(Metric::InsertSize));
+        let is_counted = |metric| !self.omits_record_counts && self.has(metric);
+        let (summary, insert_sizes) = (is_counted(Metric::AlignmentSummary), is_counted(Metric::InsertSize));
         if summary {
-            self.summary.add(record, alignment, tags, Some(&mut *reference))?;
+            self.summary.add(record, alignment, Some(&mut *reference))?;
         }
         if insert_sizes {
             self.insert_sizes.add(record, flag, alignment.reference_bases);
         }
         if flag & flags::NOT_PRIMARY == 0 {
             if cycles {
-                self.cycles.add(record, alignment, tags);
+                self.cycles.add(record, alignment);
             }
             if qualities {
-                self.qualities.add(record, alignment, tags);
+                self.qualities.add(record, alignment);
             }
         }
         if gc_bias {
@@ -133,11 +133,14 @@ impl RecordMetrics {
             let texts = match metric {
                 Metric::AlignmentSummary => vec![self.summary.to_text(&comment)],
                 Metric::InsertSize => self.insert_sizes.to_text(&comment).into_iter().collect(),
-                Metric::QualityByCycle => vec![self.cycles.quality_text(&comment)],
-                Metric::BaseDistributionByCycle => vec![self.cycles.base_text(&comment)],
-                Metric::QualityDistribution => vec![self.qualities.text(&comment)],
+                Metric::QualityByCycle => vec![self.cycles.to_quality_text(&comment)],
+                Metric::BaseDistributionByCycle => vec![self.cycles.to_base_text(&comment)],
+                Metric::QualityDistribution => vec![self.qualities.to_text(&comment)],
                 Metric::GcBias => {
-                    vec![self.gc_bias.detail_text(reference, &comment), self.gc_bias.summary_text(reference, &comment)]
+                    vec![
+                        self.gc_bias.to_detail_text(reference, &comment),
+                        self.gc_bias.to_summary_text(reference, &comment),
+                    ]
                 }
                 Metric::WgsMetrics | Metric::HsMetrics | Metric::TargetedPcr | Metric::OxoG => Vec::new(),
             };
@@ -184,7 +187,6 @@ pub struct TargetLists {
 /// Counts of the requested metrics for which records must come in the order of their coordinates.
 #[derive(Clone, Debug)]
 pub struct OrderedMetrics {
-    buffer: AlignmentBuffer,
     wgs: Option<WgsDepth>,
     hybrid_selection: Option<TargetCoverage>,
     amplicons: Option<TargetCoverage>,
@@ -226,7 +228,6 @@ impl OrderedMetrics {
             oxidation => oxidation?,
         };
         Ok(Self {
-            buffer: AlignmentBuffer::default(),
             wgs: has(Metric::WgsMetrics).then(WgsDepth::default),
             hybrid_selection,
             amplicons,
@@ -240,7 +241,7 @@ impl OrderedMetrics {
         self.wgs.is_none() && self.hybrid_selection.is_none() && self.amplicons.is_none() && self.oxidation.is_none()
     }
 
-    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
+    /// Counts a record.
     ///
     /// # Errors
     /// [`MetricsError::Reference`] if the reference cannot be read; [`MetricsError::NoReadGroup`] if a metric needs the
@@ -248,20 +249,17 @@ impl OrderedMetrics {
     pub fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
-        flag: u16,
+        alignment: &Alignment,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let tags = RecordTags::from_record(record);
-        let added = self.add_decoded((record, &buffer.decode(record, flag), &tags), CountScope::ALL, reference);
-        self.buffer = buffer;
-        added
+        self.add_within(record, alignment, CountScope::ALL, reference)
     }
 
-    /// As [`OrderedMetrics::add`], of a record whose alignment and tags are decoded. Counts only what is in `scope`.
-    pub(crate) fn add_decoded<R: ReferenceBases>(
+    /// As [`OrderedMetrics::add`], but counts only what is in `scope`.
+    pub(crate) fn add_within<R: ReferenceBases>(
         &mut self,
-        (record, alignment, tags): (RawRecord, &Alignment, &RecordTags),
+        record: RawRecord,
+        alignment: &Alignment,
         scope: CountScope,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
@@ -272,7 +270,7 @@ impl OrderedMetrics {
             coverage.add(record, alignment, scope);
         }
         if let Some(oxidation) = &mut self.oxidation {
-            match oxidation.add(record, alignment, tags, scope, reference) {
+            match oxidation.add(record, alignment, scope, reference) {
                 Err(MetricsError::NoReadGroup { .. }) if self.is_oxog_optional => self.oxidation = None,
                 added => added?,
             }
@@ -285,7 +283,6 @@ impl OrderedMetrics {
     pub(crate) fn for_bounds(&self, start: (u32, u32), end: (u32, u32)) -> Self {
         let coverage = |coverage: &Option<TargetCoverage>| coverage.as_ref().map(|all| all.for_bounds(start, end));
         Self {
-            buffer: AlignmentBuffer::default(),
             wgs: self.wgs.as_ref().map(|_| WgsDepth::default()),
             hybrid_selection: coverage(&self.hybrid_selection),
             amplicons: coverage(&self.amplicons),
@@ -342,21 +339,21 @@ impl OrderedMetrics {
     ) -> Result<Vec<MetricsFile>, MetricsError> {
         let mut files = Vec::new();
         if let Some(wgs) = self.wgs {
-            let text = wgs.text(counts.called_bases, &comment(Metric::WgsMetrics, input));
+            let text = wgs.into_text(counts.called_bases, &comment(Metric::WgsMetrics, input));
             files.extend(metric_files(Metric::WgsMetrics, vec![text]));
         }
         if let Some(coverage) = self.hybrid_selection {
             let gc = coverage.gc_by_target(reference)?;
-            let text = TargetReport::new(&coverage, &gc).hybrid_selection_text(&comment(Metric::HsMetrics, input));
+            let text = TargetReport::new(&coverage, &gc).to_hybrid_selection_text(&comment(Metric::HsMetrics, input));
             files.extend(metric_files(Metric::HsMetrics, vec![text]));
         }
         if let Some(coverage) = self.amplicons {
             let gc = coverage.gc_by_target(reference)?;
-            let text = TargetReport::new(&coverage, &gc).amplicon_text(&comment(Metric::TargetedPcr, input));
+            let text = TargetReport::new(&coverage, &gc).to_amplicon_text(&comment(Metric::TargetedPcr, input));
             files.extend(metric_files(Metric::TargetedPcr, vec![text]));
         }
         if let Some(oxidation) = self.oxidation {
-            files.extend(metric_files(Metric::OxoG, vec![oxidation.text(&comment(Metric::OxoG, input))]));
+            files.extend(metric_files(Metric::OxoG, vec![oxidation.to_text(&comment(Metric::OxoG, input))]));
         }
         Ok(files)
     }

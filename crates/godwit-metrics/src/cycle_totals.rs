@@ -1,54 +1,70 @@
 //! Sums of base qualities and counts of bases for each cycle of the sequencer: the metrics of Picard 3.4.0
 //! `MeanQualityByCycle` (`HistogramGenerator`) and `CollectBaseDistributionByCycle`.
 
-use godwit_kernels::qc::{Alignment, RecordTags};
+use godwit_kernels::qc::Alignment;
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
+use crate::base_codes::{A_CODE, C_CODE, G_CODE, T_CODE};
 use crate::metrics_text::{HistogramColumn, MetricsText, join_numbers};
+use crate::phred::QUALITY_LETTER_OFFSET;
 
-/// Maximum number of reads whose values are added up in 16-bit sums before these are added to the 64-bit sums. A sum of
-/// that many qualities, at most 255 each, fits 16 bits.
+/// Maximum number of reads in the 8-bit and 16-bit sums, which are then added to the 64-bit sums. The sum of that many
+/// qualities, at most 255 each, fits 16 bits, and a count of that many bases 8 bits.
 const MAX_PENDING_READS: u32 = 255;
-/// Offset of a quality letter in the tag `OQ`.
-const QUALITY_LETTER_OFFSET: u8 = 33;
-/// 4-bit codes of A, C, G and T (SAMv1 §4.2.3). All other codes count as N.
-const BASE_CODES: [u8; 4] = [1, 2, 4, 8];
+/// Codes of the bases that are counted. All other codes count as N.
+const BASE_CODES: [u8; 4] = [A_CODE, C_CODE, G_CODE, T_CODE];
 
-/// One value per cycle, summed over reads. Values of a few reads are added up in 16 bits, and in the order of the record,
+/// A sum over at most [`MAX_PENDING_READS`] reads.
+trait PendingSum: Copy + Default + Into<u64> {
+    /// Adds a value. The sum never overflows; without a check the compiler adds several values at once.
+    fn add(self, value: Self) -> Self;
+}
+
+impl PendingSum for u8 {
+    fn add(self, value: Self) -> Self {
+        self.wrapping_add(value)
+    }
+}
+
+impl PendingSum for u16 {
+    fn add(self, value: Self) -> Self {
+        self.wrapping_add(value)
+    }
+}
+
+/// One value per cycle, summed over reads. Values of a few reads are added up in few bits, and in the order of the record,
 /// so that the compiler adds many cycles at once.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct CycleSum {
+struct CycleSum<T> {
     /// Sums of reads on the forward strand, from the first cycle on.
-    forward: Vec<u16>,
+    forward: Vec<T>,
     /// Sums of reads on the reverse strand; the last one is that of the first cycle.
-    reverse: Vec<u16>,
+    reverse: Vec<T>,
     total: Vec<u64>,
 }
 
-impl CycleSum {
+impl<T: PendingSum> CycleSum<T> {
     /// Adds the values of one read. `reverse`: the last value belongs to the first cycle.
-    fn add(&mut self, reverse: bool, values: impl ExactSizeIterator<Item = u16>) {
+    fn add(&mut self, reverse: bool, values: impl ExactSizeIterator<Item = T>) {
         let pending = if reverse { &mut self.reverse } else { &mut self.forward };
         let missing = values.len().saturating_sub(pending.len());
         if missing > 0 {
             let at = if reverse { 0 } else { pending.len() };
-            pending.splice(at..at, std::iter::repeat_n(0, missing));
+            pending.splice(at..at, std::iter::repeat_n(T::default(), missing));
         }
         let first = if reverse { pending.len() - values.len() } else { 0 };
-        // No sum overflows, because at most 255 values are pending; without checks the compiler adds several at once.
-        let add = |(sum, value): (&mut u16, u16)| *sum = sum.wrapping_add(value);
-        pending[first..].iter_mut().zip(values).for_each(add);
+        pending[first..].iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.add(value));
     }
 
     fn flush(&mut self) {
         let cycles = self.total.len().max(self.forward.len()).max(self.reverse.len());
         self.total.resize(cycles, 0);
         for (total, pending) in self.total.iter_mut().zip(&mut self.forward) {
-            *total += u64::from(std::mem::take(pending));
+            *total += Into::<u64>::into(std::mem::take(pending));
         }
         for (total, pending) in self.total.iter_mut().zip(self.reverse.iter_mut().rev()) {
-            *total += u64::from(std::mem::take(pending));
+            *total += Into::<u64>::into(std::mem::take(pending));
         }
     }
 
@@ -105,7 +121,7 @@ impl ReadLengths {
 /// Sums of qualities by cycle, for first and for second reads of pairs. Unpaired reads are first reads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct QualitySums {
-    sums: [CycleSum; 2],
+    sums: [CycleSum<u16>; 2],
     lengths: [ReadLengths; 2],
 }
 
@@ -151,28 +167,26 @@ pub(crate) struct CycleTotals {
     qualities: QualitySums,
     original_qualities: QualitySums,
     /// Counts of A, C, G and T as stored in the records, for first and for second reads.
-    bases: [[CycleSum; 4]; 2],
+    bases: [[CycleSum<u8>; 4]; 2],
     lengths: [ReadLengths; 2],
     pending_reads: u32,
 }
 
 impl CycleTotals {
     /// Counts a record, which must be primary.
-    pub(crate) fn add(&mut self, record: RawRecord, alignment: &Alignment, tags: &RecordTags) {
+    pub(crate) fn add(&mut self, record: RawRecord, alignment: &Alignment) {
         let is_second = alignment.flag & (flags::PAIRED | flags::LAST) == flags::PAIRED | flags::LAST;
         let (end, reverse) = (usize::from(is_second), alignment.flag & flags::REVERSE != 0);
-        let qualities = record.qualities();
-        // The quality 255 means that there are no qualities (SAMv1 §4.2.3).
-        if qualities.first() != Some(&u8::MAX) {
-            self.qualities.add(end, reverse, qualities.iter().map(|quality| u16::from(*quality)));
+        if record.has_qualities() {
+            self.qualities.add(end, reverse, record.qualities().iter().map(|quality| u16::from(*quality)));
         }
-        if let Some(letters) = tags.original_qualities {
+        if let Some(letters) = alignment.tags.original_qualities {
             let numbers = letters.iter().map(|letter| u16::from(letter.saturating_sub(QUALITY_LETTER_OFFSET)));
             self.original_qualities.add(end, reverse, numbers);
         }
         self.lengths[end].add(alignment.codes.len());
         for (sum, base) in self.bases[end].iter_mut().zip(BASE_CODES) {
-            sum.add(reverse, alignment.codes.iter().map(|code| u16::from(*code == base)));
+            sum.add(reverse, alignment.codes.iter().map(|code| u8::from(*code == base)));
         }
         self.pending_reads += 1;
         if self.pending_reads == MAX_PENDING_READS {
@@ -199,7 +213,7 @@ impl CycleTotals {
     }
 
     /// Returns the text of Picard's `MeanQualityByCycle`.
-    pub(crate) fn quality_text(&self, comment: &str) -> String {
+    pub(crate) fn to_quality_text(&self, comment: &str) -> String {
         let columns = [
             HistogramColumn { name: "MEAN_QUALITY", bins: self.qualities.mean_by_cycle() },
             HistogramColumn { name: "MEAN_ORIGINAL_QUALITY", bins: self.original_qualities.mean_by_cycle() },
@@ -208,7 +222,7 @@ impl CycleTotals {
     }
 
     /// Returns the text of Picard's `CollectBaseDistributionByCycle`.
-    pub(crate) fn base_text(&self, comment: &str) -> String {
+    pub(crate) fn to_base_text(&self, comment: &str) -> String {
         let mut rows = Vec::new();
         let mut first_cycles = 0;
         for (end, (bases, lengths)) in self.bases.iter().zip(&self.lengths).enumerate() {
@@ -228,6 +242,6 @@ impl CycleTotals {
                 "READ_END\tCYCLE\tPCT_A\tPCT_C\tPCT_G\tPCT_T\tPCT_N",
                 &rows,
             )
-            .finish("", "", &[])
+            .finish_without_histogram()
     }
 }

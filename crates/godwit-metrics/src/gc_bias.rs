@@ -90,7 +90,7 @@ impl GcBias {
     }
 
     /// Returns the text of the detail metrics, one row for each GC content.
-    pub(crate) fn detail_text(&self, windows: &ReferenceCounts, comment: &str) -> String {
+    pub(crate) fn to_detail_text(&self, windows: &ReferenceCounts, comment: &str) -> String {
         let mean = self.mean_reads_per_window(windows);
         let row = |gc: usize| {
             let (count, reads) = (windows.windows_by_gc[gc], self.reads[gc]);
@@ -110,11 +110,11 @@ impl GcBias {
                  ERROR_BAR_WIDTH\tSAMPLE\tLIBRARY\tREAD_GROUP",
                 &rows,
             )
-            .finish("", "", &[])
+            .finish_without_histogram()
     }
 
     /// Returns the text of the summary metrics, one row.
-    pub(crate) fn summary_text(&self, windows: &ReferenceCounts, comment: &str) -> String {
+    pub(crate) fn to_summary_text(&self, windows: &ReferenceCounts, comment: &str) -> String {
         let mean = self.mean_reads_per_window(windows);
         let [at_dropout, gc_dropout] = self.dropouts(windows);
         let coverage = |(first, last): (usize, usize)| {
@@ -136,7 +136,7 @@ impl GcBias {
                  GC_NC_0_19\tGC_NC_20_39\tGC_NC_40_59\tGC_NC_60_79\tGC_NC_80_100\tSAMPLE\tLIBRARY\tREAD_GROUP",
                 &rows,
             )
-            .finish("", "", &[])
+            .finish_without_histogram()
     }
 
     /// Returns the percentages of reads that are missing at a GC content of at most 50, and above.

@@ -1,4 +1,6 @@
-//! Metrics of aligned reads with the values and the text of Picard 3.4.0.
+//! Metrics of aligned reads with the values and the text of Picard 3.4.0. Of these, the counts and texts of alignment
+//! summaries and insert sizes are in [`godwit_kernels::qc`], because every job computes them, and those of duplicates in
+//! [`godwit_kernels::markdup`]; this crate has all others.
 //!
 //! Flows in: packed records of a BAM, and the bases of its reference. Flows out: the texts of metrics files. Counts that
 //! do not depend on the order of records are in a [`RecordMetrics`] for each thread, which are merged by addition; those
@@ -7,6 +9,7 @@
 //! [`PartitionMetrics`] for each, and a [`PartitionJoiner`] of their counts. The texts differ from those of Picard only in
 //! their header lines. This crate does not read BAM files and writes no files.
 
+mod base_codes;
 mod bin_statistics;
 mod collector;
 mod count_array;

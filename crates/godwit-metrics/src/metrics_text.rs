@@ -1,6 +1,6 @@
 //! The text of a metrics file (htsjdk 4.2.0 `MetricsFile.write`).
 
-use godwit_kernels::markdup::format_double;
+use godwit_kernels::picard_text::{format_double, picard_header};
 
 /// The text of a metrics file while it is written: header, rows, histogram.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct HistogramColumn {
 impl MetricsText {
     /// Starts a file. `comment` becomes a header line (`# ...`).
     pub(crate) fn new(comment: &str) -> Self {
-        Self { text: format!("## htsjdk.samtools.metrics.StringHeader\n# {comment}\n\n") }
+        Self { text: picard_header([comment]) }
     }
 
     /// Appends the rows of a metrics class. Appends nothing if there are no rows, as htsjdk does. `columns`: the names of
@@ -34,6 +34,11 @@ impl MetricsText {
             });
         }
         self
+    }
+
+    /// Returns the text of a file without a histogram.
+    pub(crate) fn finish_without_histogram(self) -> String {
+        self.text + "\n\n"
     }
 
     /// Appends the histogram and returns the text. `key_class`: the Java class of the bins. Columns without bins are
@@ -86,5 +91,6 @@ mod tests {
             MetricsText::new("Tool").with_rows("class", "A", &[]).finish("k", "b", &[]),
             header.to_owned() + "\n"
         );
+        assert_eq!(MetricsText::new("Tool").finish_without_histogram(), header.to_owned() + "\n");
     }
 }

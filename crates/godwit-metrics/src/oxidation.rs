@@ -1,35 +1,30 @@
 //! Errors by oxidation of guanine: the metrics of Picard 3.4.0 `CollectOxoGMetrics` with its default options.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::RangeInclusive;
 
 use godwit_formats::sam::ReadGroup;
-use godwit_kernels::qc::{Alignment, RecordTags, ReferenceBases};
+use godwit_kernels::qc::{Alignment, ReferenceBases};
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
+use crate::base_codes::{A_CODE, C_CODE, G_CODE, T_CODE};
 use crate::count_scope::CountScope;
 use crate::error::MetricsError;
 use crate::java_hash::hash_set_order;
 use crate::metrics_text::{MetricsText, join_numbers};
+use crate::phred::QUALITY_LETTER_OFFSET;
+use crate::wgs::MAX_FINISHED_POSITIONS;
 
 /// Minimum mapping quality of a read that counts.
 const MIN_MAPPING_QUALITY: u8 = 30;
 /// Minimum quality of a base that counts, by the original qualities where there are any.
 const MIN_BASE_QUALITY: u8 = 20;
-/// Offset of a quality letter in the tag `OQ`.
-const QUALITY_LETTER_OFFSET: u8 = 33;
 /// Insert sizes that count, bases.
 const INSERT_SIZES: RangeInclusive<u32> = 60..=600;
 /// Maximum number of libraries: one bit each.
 const MAX_LIBRARIES: usize = 64;
-/// Number of finished positions that are removed from the window together.
-const MAX_FINISHED_POSITIONS: usize = 1 << 14;
-/// 4-bit codes of the bases (SAMv1 §4.2.3).
-const A_CODE: u8 = 1;
-const C_CODE: u8 = 2;
-const G_CODE: u8 = 4;
-const T_CODE: u8 = 8;
 /// The contexts in the order of the rows, which is that of a Java `HashMap`.
 const CONTEXTS: [&str; 16] =
     ["CCA", "ACC", "CCC", "GCA", "TCT", "ACG", "CCG", "GCC", "GCG", "ACT", "TCA", "CCT", "TCC", "GCT", "TCG", "ACA"];
@@ -38,8 +33,14 @@ const MIN_ERROR_RATE: f64 = 1e-10;
 
 /// Number of kinds of sites: no site, then C and G in each of 16 contexts.
 const SITES: usize = 33;
-/// Number of kinds of bases at a site: the reference base, A at C or T at G, and others or those of low quality.
+/// Number of kinds of bases at a site.
 const BASE_KINDS: usize = 4;
+/// The kind of the reference base.
+const REFERENCE_KIND: u8 = 0;
+/// The kind of the base that oxidation shows: A at C, T at G.
+const ALTERNATE_KIND: u8 = 1;
+/// The kind of other bases, and of those of low quality.
+const OTHER_KIND: u8 = 2;
 /// The kind of site of each three neighbouring codes: 0, or 1 + its context for C and 17 + its context for G.
 const SITE_OF_CODES: [u8; 1 << 12] = {
     let mut sites = [0; 1 << 12];
@@ -55,15 +56,21 @@ const SITE_OF_CODES: [u8; 1 << 12] = {
     }
     sites
 };
-/// The base that oxidation shows at each kind of site.
-const ALTERNATE_OF_SITE: [u8; SITES] = {
-    let mut codes = [A_CODE; SITES];
-    let mut site = 17;
+/// The kind of each base, by the kind of the site and the code of the base. Bases that are at no site count nowhere; they
+/// have different kinds, so that their counts do not wait for each other.
+const KIND_OF_BASE: [[u8; 16]; SITES] = {
+    let mut kinds = [[OTHER_KIND; 16]; SITES];
+    let mut site = 1;
     while site < SITES {
-        codes[site] = T_CODE;
+        let (reference, alternate) = if site < 17 { (C_CODE, A_CODE) } else { (G_CODE, T_CODE) };
+        kinds[site][reference as usize] = REFERENCE_KIND;
+        kinds[site][alternate as usize] = ALTERNATE_KIND;
         site += 1;
     }
-    codes
+    kinds[0][A_CODE as usize] = 0;
+    kinds[0][C_CODE as usize] = 1;
+    kinds[0][T_CODE as usize] = 3;
+    kinds
 };
 
 /// Numbers of bases at sites of one context, whose reference base is C or G.
@@ -133,8 +140,16 @@ pub(crate) struct Oxidation {
     contig: i32,
     /// 0-based position of the first entry of `window`.
     window_start: u32,
-    /// Libraries with a base at each position, one bit each.
-    window: Vec<u64>,
+    window: Vec<Position>,
+}
+
+/// A position of the reference.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    /// Libraries with a base here, one bit each.
+    seen: u64,
+    /// Kind of the site.
+    site: u8,
 }
 
 impl Oxidation {
@@ -174,7 +189,6 @@ impl Oxidation {
         &mut self,
         record: RawRecord,
         alignment: &Alignment,
-        tags: &RecordTags,
         scope: CountScope,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
@@ -189,67 +203,54 @@ impl Oxidation {
         {
             return Ok(());
         }
-        let group = record.read_group().and_then(|group| self.library_of_group.get(group)).copied();
+        let group = alignment.tags.read_group.and_then(|group| self.library_of_group.get(group)).copied();
         let Some(library) = group else {
             return Err(MetricsError::NoReadGroup { read: String::from_utf8_lossy(record.name()).into_owned() });
         };
         let start = record.position().max(0) as u32;
         let end = start + alignment.reference_bases as u32;
-        self.advance(record.contig(), start, end);
-        let from = start.saturating_sub(1);
-        let bases = reference.codes(record.contig(), from, end + 1)?;
-        self.add_bases(record, alignment, (tags, scope), library, ReferenceBlock { from, bases });
+        self.advance(record.contig(), start, end, reference)?;
+        self.add_bases(record, alignment, scope, library);
         Ok(())
     }
 
-    fn add_bases(
-        &mut self,
-        record: RawRecord,
-        alignment: &Alignment,
-        (tags, scope): (&RecordTags, CountScope),
-        library: usize,
-        reference: ReferenceBlock,
-    ) {
+    fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, scope: CountScope, library: usize) {
         let flag = alignment.flag;
         // The base as the sequencer read it is G or T if the reference has G and a first read is forward.
         let shows_at_c = (flag & flags::REVERSE != 0) != (flag & flags::LAST != 0);
         let start = record.position().max(0) as u32;
-        let qualities = tags.original_qualities.unwrap_or(record.qualities());
-        let letter_offset = if tags.original_qualities.is_some() { QUALITY_LETTER_OFFSET } else { 0 };
+        let original_qualities = alignment.tags.original_qualities;
+        let qualities = original_qualities.unwrap_or(record.qualities());
+        let letter_offset = if original_qualities.is_some() { QUALITY_LETTER_OFFSET } else { 0 };
         let min_quality = MIN_BASE_QUALITY + letter_offset;
         let first_window_position = (start - self.window_start) as usize;
         let LibraryCounts { positions, bases } = &mut self.counts[library];
         let numbers = &mut bases[usize::from(shows_at_c)];
         for block in alignment.blocks {
-            let mut counted = scope.clip_block(start, block);
-            let before = (start - reference.from) as usize + block.reference_offset;
-            // The first base of a contig has no neighbour before it.
-            counted.start = counted.start.max(usize::from(before == 0));
+            let counted = scope.clip_block(start, block);
             let (read_start, window_start) =
                 (block.read_start + counted.start, first_window_position + block.reference_offset + counted.start);
             let codes = alignment.codes.get(read_start..).unwrap_or_default();
             let qualities = qualities.get(read_start..).unwrap_or_default();
             let window = self.window.get_mut(window_start..).unwrap_or_default();
-            let neighbours = reference.bases.get(before + counted.start - 1..).unwrap_or_default().array_windows::<3>();
             let read = codes.iter().zip(qualities).take(counted.len());
-            for ((code, quality), (seen, [left, base, right])) in read.zip(window.iter_mut().zip(neighbours)) {
-                // Few branches: which bases are C or G cannot be predicted.
-                let codes = usize::from(*left) << 8 | usize::from(*base) << 4 | usize::from(*right);
-                let site = usize::from(SITE_OF_CODES[codes & (SITE_OF_CODES.len() - 1)]);
-                let (is_reference, is_alternate) = (*code == *base, *code == ALTERNATE_OF_SITE[site]);
-                let is_low = *quality < min_quality;
-                let kind = usize::from(!is_reference) + usize::from(!(is_reference | is_alternate));
-                let kind = if is_low { 2 } else { kind };
-                numbers[site * BASE_KINDS + kind] += 1;
-                let is_counted = u64::from(kind < 2 && site > 0);
-                positions[site] += is_counted & !(*seen >> library);
-                *seen |= is_counted << library;
+            // Few branches: it cannot be predicted which bases are C or G.
+            for ((code, quality), position) in read.zip(window) {
+                let site = usize::from(position.site);
+                let kind = KIND_OF_BASE[site][usize::from(code & 15)];
+                let kind = if *quality < min_quality { OTHER_KIND } else { kind };
+                numbers[site * BASE_KINDS + usize::from(kind)] += 1;
+                // Most positions were seen in an earlier read.
+                if (kind < OTHER_KIND) & (site > 0) & (position.seen >> library & 1 == 0) {
+                    positions[site] += 1;
+                    position.seen |= 1 << library;
+                }
             }
         }
     }
 
-    /// Moves the window so that it contains `[start, end)`.
-    fn advance(&mut self, contig: i32, start: u32, end: u32) {
+    /// Moves the window so that it contains `[start, end)`, and reads the sites of its new positions.
+    fn advance<R: ReferenceBases>(&mut self, contig: i32, start: u32, end: u32, reference: &mut R) -> io::Result<()> {
         let finished = (start.saturating_sub(self.window_start) as usize).min(self.window.len());
         if contig != self.contig || finished == self.window.len() {
             self.window.clear();
@@ -258,10 +259,19 @@ impl Oxidation {
             self.window.drain(..finished);
             self.window_start += finished as u32;
         }
-        let needed = (end - self.window_start) as usize;
-        if self.window.len() < needed {
-            self.window.resize(needed, 0);
+        let first = self.window_start + self.window.len() as u32;
+        if first < end {
+            // The first base of a contig has no neighbour before it, and the last one none after it, so they are not sites.
+            let codes = reference.codes(contig, first.saturating_sub(1), end + 1)?;
+            let skipped = usize::from(first == 0);
+            let sites = codes.array_windows().map(|[left, base, right]| {
+                let codes = usize::from(*left) << 8 | usize::from(*base) << 4 | usize::from(*right);
+                SITE_OF_CODES[codes & (SITE_OF_CODES.len() - 1)]
+            });
+            self.window.extend(std::iter::repeat_n(0, skipped).chain(sites).map(|site| Position { seen: 0, site }));
+            self.window.resize((end - self.window_start) as usize, Position::default());
         }
+        Ok(())
     }
 
     /// Forgets all positions. The next record may have any position.
@@ -294,7 +304,7 @@ impl Oxidation {
     }
 
     /// Returns the text of the metrics file.
-    pub(crate) fn text(&self, comment: &str) -> String {
+    pub(crate) fn to_text(&self, comment: &str) -> String {
         let mut rows = Vec::new();
         for context in CONTEXTS {
             let letters = context.as_bytes();
@@ -304,11 +314,9 @@ impl Oxidation {
                 rows.push(format!("{}\t{library}\t{context}\t{cells}", self.samples));
             }
         }
-        MetricsText::new(comment).with_rows("picard.analysis.CollectOxoGMetrics$CpcgMetrics", COLUMNS, &rows).finish(
-            "",
-            "",
-            &[],
-        )
+        MetricsText::new(comment)
+            .with_rows("picard.analysis.CollectOxoGMetrics$CpcgMetrics", COLUMNS, &rows)
+            .finish_without_histogram()
     }
 }
 
@@ -342,14 +350,6 @@ impl ContextCounts {
     }
 }
 
-/// Bases of the reference around a read.
-struct ReferenceBlock<'b> {
-    /// 0-based position of the first base.
-    from: u32,
-    /// 4-bit codes.
-    bases: &'b [u8],
-}
-
 /// Returns the complement of a 4-bit code.
 const fn complement(code: u8) -> u8 {
     code.reverse_bits() >> 4
@@ -367,6 +367,7 @@ fn code_of(letter: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base_codes::N_CODE;
 
     #[test]
     fn contexts_are_those_of_the_strand_of_the_c() {
@@ -375,6 +376,6 @@ mod tests {
         assert_eq!(site([A_CODE, C_CODE, G_CODE]), 1 + 2);
         assert_eq!(site([C_CODE, G_CODE, T_CODE]), 17 + 2);
         assert_eq!(site([A_CODE, A_CODE, G_CODE]), 0);
-        assert_eq!(site([15, C_CODE, G_CODE]), 0);
+        assert_eq!(site([N_CODE, C_CODE, G_CODE]), 0);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use godwit_kernels::qc::{AlignmentBuffer, RecordTags, ReferenceBases};
+use godwit_kernels::qc::{Alignment, AlignmentBuffer, ReferenceBases};
 use godwit_model::{RawRecord, SortKey, flags};
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +120,6 @@ impl BorderRecords {
 /// The metrics of one partition while its records are counted.
 #[derive(Clone, Debug)]
 pub struct PartitionMetrics {
-    buffer: AlignmentBuffer,
     records: RecordMetrics,
     ordered: OrderedMetrics,
     bounds: PartitionBounds,
@@ -135,6 +134,8 @@ pub struct PartitionMetrics {
 /// The counts of a finished partition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartitionCounts {
+    /// Under this name, a head of 0.2.0 rejects the counts, which lack the alignment summary and the insert sizes.
+    #[serde(rename = "other_records")]
     records: RecordMetrics,
     ordered: OrderedCounts,
     bounds: PartitionBounds,
@@ -152,7 +153,6 @@ impl PartitionMetrics {
     pub fn new(records: RecordMetrics, ordered: &OrderedMetrics, from: SortKey, until: SortKey) -> Self {
         let bounds = PartitionBounds::new(from, until);
         Self {
-            buffer: AlignmentBuffer::default(),
             records,
             ordered: ordered.for_bounds(bounds.inner_start(), bounds.end),
             bounds,
@@ -163,25 +163,24 @@ impl PartitionMetrics {
         }
     }
 
-    /// Counts a record. Records must come in the order of the file. `flag` replaces the FLAG in the packed record.
+    /// Counts a record. Records must come in the order of the file.
     ///
     /// # Errors
     /// As [`OrderedMetrics::add`].
     pub fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
-        flag: u16,
+        alignment: &Alignment,
         reference: &mut R,
     ) -> Result<(), MetricsError> {
-        let alignment = self.buffer.decode(record, flag);
-        let tags = RecordTags::from_record(record);
-        self.records.add_decoded(record, &alignment, &tags, reference)?;
+        self.records.add(record, alignment, reference)?;
         if self.ordered.is_empty() {
             return Ok(());
         }
         let contig = record.contig() as u32;
         let scope = self.bounds.inner_scope(contig);
-        self.ordered.add_decoded((record, &alignment, &tags), scope, reference)?;
+        self.ordered.add_within(record, alignment, scope, reference)?;
+        let flag = alignment.flag;
         if flag & UNCOUNTED_FLAGS == 0 && !self.is_incomplete {
             let start = record.position().max(0) as u32;
             let end = start + alignment.reference_bases as u32;
@@ -290,8 +289,7 @@ impl<R: ReferenceBases> PartitionJoiner<R> {
         let scope = bounds.border_scope();
         for (record, entry) in self.carried.iter().chain(first_records.iter()) {
             let alignment = self.buffer.decode(record, entry.flag);
-            let tags = RecordTags::from_record(record);
-            self.ordered.add_decoded((record, &alignment, &tags), scope, &mut self.reference)?;
+            self.ordered.add_within(record, &alignment, scope, &mut self.reference)?;
         }
         self.ordered.finish_contig();
         let is_one_contig = bounds.start.0 == bounds.end.0;
@@ -367,10 +365,13 @@ mod tests {
             let [from, until] = [bounds[0], bounds[1]].map(|position| SortKey::new(0, position, false));
             let mut partition = PartitionMetrics::new(empty.clone(), &ordered, from, until);
             partition.max_border_bytes = max_border_bytes;
+            let mut buffer = AlignmentBuffer::default();
             for bytes in &records {
                 let record = RawRecord::from_bytes(bytes, 1).expect("the record is valid");
                 if (bounds[0]..bounds[1]).contains(&record.position()) {
-                    partition.add(record, record.flag(), &mut reference()).expect("the reference can be read");
+                    partition
+                        .add(record, &buffer.decode(record, record.flag()), &mut reference())
+                        .expect("the reference can be read");
                 }
             }
             let counts = serde_json::to_vec(&partition.finish()).expect("counts are JSON");
@@ -406,10 +407,13 @@ mod tests {
         let [from, until] = [10_000, 20_000].map(|position| SortKey::new(0, position, false));
         let mut partition = PartitionMetrics::new(empty, &ordered, from, until);
         partition.max_border_bytes = 300;
+        let mut buffer = AlignmentBuffer::default();
         let bytes = packed_record(10_000, 0);
         let record = RawRecord::from_bytes(&bytes, 1).expect("the record is valid");
         for _ in 0..100 {
-            partition.add(record, record.flag(), &mut reference()).expect("the reference can be read");
+            partition
+                .add(record, &buffer.decode(record, record.flag()), &mut reference())
+                .expect("the reference can be read");
         }
         let counts = partition.finish();
         assert!(counts.is_incomplete && counts.first_records.bytes.is_empty());

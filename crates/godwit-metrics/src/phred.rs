@@ -1,4 +1,7 @@
-//! Quality scores of error probabilities.
+//! Quality scores: those of error probabilities, and their letters.
+
+/// Offset of a quality letter in the tag `OQ`.
+pub(crate) const QUALITY_LETTER_OFFSET: u8 = 33;
 
 /// Returns the Phred-scaled quality of an error probability as an integer (htsjdk 4.2.0
 /// `QualityUtil.getPhredScoreFromErrorProbability`). As in Java, the score of 0 is -1 and that of a negative value 0.

@@ -4,6 +4,8 @@ use std::io;
 
 use godwit_kernels::qc::{ReferenceBases, count_byte_pairs};
 
+use crate::base_codes::{C_CODE, G_CODE, N_CODE};
+
 /// Length of a window, bases (`SCAN_WINDOW_SIZE` of Picard).
 pub(crate) const WINDOW_BASES: u32 = 100;
 /// Number of possible GC contents of a window.
@@ -12,11 +14,6 @@ pub(crate) const GC_BINS: usize = 101;
 const MAX_WINDOW_NO_CALLS: u32 = 4;
 /// Bases per request to the reference.
 const CHUNK_BASES: u32 = 1 << 16;
-/// 4-bit codes (SAMv1 §4.2.3) of C, G and N.
-const C_CODE: u8 = 2;
-const G_CODE: u8 = 4;
-/// 4-bit code of the base N.
-pub(crate) const N_CODE: u8 = 15;
 
 /// Counts over the bases of some contigs. The counts of different contigs are merged by addition.
 #[derive(Clone, Debug)]

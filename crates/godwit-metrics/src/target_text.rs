@@ -62,7 +62,7 @@ impl<'c> TargetReport<'c> {
     }
 
     /// Returns the text of the file of `CollectHsMetrics`.
-    pub(crate) fn hybrid_selection_text(&self, comment: &str) -> String {
+    pub(crate) fn to_hybrid_selection_text(&self, comment: &str) -> String {
         let counts = &self.coverage.totals.counts;
         let (territory, target_territory) = (self.coverage.probes().territory(), self.coverage.targets().territory());
         let library_size = estimate_library_size(counts.selected_pairs, counts.selected_unique_pairs);
@@ -79,11 +79,11 @@ impl<'c> TargetReport<'c> {
             join_numbers(&penalties),
             self.panel_cells()
         );
-        self.text("HsMetrics", HYBRID_SELECTION_COLUMNS, row, comment)
+        self.to_text("HsMetrics", HYBRID_SELECTION_COLUMNS, row, comment)
     }
 
     /// Returns the text of the file of `CollectTargetedPcrMetrics`.
-    pub(crate) fn amplicon_text(&self, comment: &str) -> String {
+    pub(crate) fn to_amplicon_text(&self, comment: &str) -> String {
         let counts = &self.coverage.totals.counts;
         let mut first = vec![self.coverage.probes().territory() as f64];
         first.extend(self.probe_values());
@@ -91,10 +91,10 @@ impl<'c> TargetReport<'c> {
         let pairs = [counts.selected_pairs, counts.selected_unique_pairs, counts.on_target_from_pair];
         first.extend(pairs.map(|count| count as f64));
         let row = format!("{}\t{}\t{}", self.coverage.probes().name, join_numbers(&first), self.panel_cells());
-        self.text("TargetedPcrMetrics", AMPLICON_COLUMNS, row, comment)
+        self.to_text("TargetedPcrMetrics", AMPLICON_COLUMNS, row, comment)
     }
 
-    fn text(&self, class: &str, columns: &str, row: String, comment: &str) -> String {
+    fn to_text(&self, class: &str, columns: &str, row: String, comment: &str) -> String {
         let bins = |counts: &[u64]| counts.iter().enumerate().map(|(bin, count)| (bin as u64, *count as f64)).collect();
         let histogram = [
             HistogramColumn { name: "high_quality_coverage_count", bins: bins(&self.by_depth) },

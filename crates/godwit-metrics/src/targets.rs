@@ -4,20 +4,18 @@
 use std::io;
 use std::sync::Arc;
 
-use godwit_kernels::qc::{Alignment, ReferenceBases, starts_with_adapter};
+use godwit_kernels::qc::{Alignment, ReferenceBases, count_byte_pairs, starts_with_adapter};
 use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use crate::count_scope::CountScope;
 use crate::interval_list::{ContigInterval, IntervalList, overlapping, overlapping_indexes};
-use crate::wgs::QUALITY_BINS;
+use crate::wgs::{MAX_IGNORED_QUALITY, QUALITY_BINS};
 
 /// Distance from a bait or amplicon within which bases count as near, bases (`NEAR_DISTANCE`).
 const NEAR_DISTANCE: u32 = 250;
 /// Depth up to which the qualities of bases are counted for the theoretical sensitivity (`COVERAGE_CAP`).
 pub(crate) const MAX_SENSITIVITY_DEPTH: u32 = 200;
-/// Maximum quality of a base that does not count as coverage.
-const MAX_IGNORED_QUALITY: u8 = 2;
 
 /// The differences between the two tools.
 #[derive(Clone, Copy, Debug)]
@@ -263,7 +261,7 @@ impl TargetCoverage {
             }
         }
         let qualities = record.qualities();
-        if qualities.first() == Some(&u8::MAX) {
+        if !record.has_qualities() {
             return;
         }
         let contig = record.contig() as usize;
@@ -275,31 +273,50 @@ impl TargetCoverage {
         for block in alignment.blocks {
             let bases = block.bases.min(read_end.saturating_sub(block.read_start));
             let counted = scope.clip_block(start, block);
-            for index in counted.start..counted.end.min(bases) {
+            let block_qualities = qualities.get(block.read_start..).unwrap_or_default();
+            let block_end = counted.end.min(bases).min(block_qualities.len());
+            let mut index = counted.start;
+            // Each step counts the bases up to the next border of a target.
+            while index < block_end {
                 let position = start + (block.reference_offset + index) as u32;
-                let Some(quality) = qualities.get(block.read_start + index).copied() else { break };
                 while targets.get(at).is_some_and(|target| target.end <= position) {
                     at += 1;
                 }
                 let target = targets.get(at).filter(|target| target.start <= position);
-                let is_high = quality >= rules.min_base_quality;
-                match target {
-                    _ if !is_high => totals.counts.low_base_quality += 1,
-                    None => totals.counts.off_target += 1,
-                    Some(_) => {
-                        totals.counts.on_target += 1;
-                        totals.counts.on_target_from_pair += u64::from(both_mapped);
-                    }
+                let border =
+                    target.map_or_else(|| targets.get(at).map_or(u32::MAX, |next| next.start), |target| target.end);
+                let step_end = block_end.min(index + (border - position) as usize);
+                let step = &block_qualities[index..step_end];
+                let high = count_byte_pairs(step, step, |quality, _| quality >= rules.min_base_quality);
+                totals.counts.low_base_quality += step.len() as u64 - high;
+                if let Some(target) = target {
+                    totals.counts.on_target += high;
+                    totals.counts.on_target_from_pair += if both_mapped { high } else { 0 };
+                    let first = offsets[at] + (position - target.start) as usize - totals.first_base;
+                    totals.add_target_bases(first, step, rules.min_base_quality);
+                } else {
+                    totals.counts.off_target += high;
                 }
-                let Some(target) = target.filter(|_| quality > MAX_IGNORED_QUALITY) else { continue };
-                let base = offsets[at] + (position - target.start) as usize - totals.first_base;
-                let depth = &mut totals.unfiltered_depths[base];
-                *depth += 1;
-                let bin = usize::from(quality).min(QUALITY_BINS - 1);
-                totals.capped_qualities[bin] += u64::from(*depth <= MAX_SENSITIVITY_DEPTH);
-                totals.qualities[bin] += 1;
-                totals.depths[base] += u32::from(is_high);
+                index = step_end;
             }
+        }
+    }
+}
+
+impl TargetTotals {
+    /// Counts bases on a target with these qualities. `first`: index of the first one in the depths.
+    fn add_target_bases(&mut self, first: usize, qualities: &[u8], min_quality: u8) {
+        let positions = first..first + qualities.len();
+        let depths = self.depths[positions.clone()].iter_mut().zip(&mut self.unfiltered_depths[positions]);
+        for (quality, (depth, unfiltered)) in qualities.iter().zip(depths) {
+            if *quality <= MAX_IGNORED_QUALITY {
+                continue;
+            }
+            *unfiltered += 1;
+            *depth += u32::from(*quality >= min_quality);
+            let bin = usize::from(*quality).min(QUALITY_BINS - 1);
+            self.capped_qualities[bin] += u64::from(*unfiltered <= MAX_SENSITIVITY_DEPTH);
+            self.qualities[bin] += 1;
         }
     }
 }

@@ -10,11 +10,11 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::base_codes::N_CODE;
 use crate::bin_statistics::BinStatistics;
 use crate::count_scope::CountScope;
 use crate::het_sensitivity::het_snp_sensitivity;
 use crate::metrics_text::{HistogramColumn, MetricsText, join_numbers};
-use crate::reference_scan::N_CODE;
 
 /// Depth above which positions count as if they had this depth (`COVERAGE_CAP`).
 const MAX_DEPTH: usize = 250;
@@ -23,11 +23,13 @@ const MIN_MAPPING_QUALITY: u8 = 20;
 /// Minimum quality of a base that counts.
 const MIN_BASE_QUALITY: u8 = 20;
 /// Maximum quality of a base that counts nowhere.
-const MAX_IGNORED_QUALITY: u8 = 2;
+pub(crate) const MAX_IGNORED_QUALITY: u8 = 2;
 /// Number of qualities that Picard counts.
 pub(crate) const QUALITY_BINS: usize = 127;
+/// Number of arrays over which the counts of qualities are spread.
+const QUALITY_LANES: usize = 4;
 /// Number of finished positions that are kept before they are removed from the window together.
-const MAX_FINISHED_POSITIONS: usize = 1 << 14;
+pub(crate) const MAX_FINISHED_POSITIONS: usize = 1 << 14;
 /// Depths for which the fraction of positions with at least this depth is reported.
 const REPORTED_DEPTHS: [usize; 14] = [1, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100];
 /// Fractions of positions above the percentile from which a fold penalty is computed.
@@ -51,16 +53,12 @@ struct CoveredPositions {
 }
 
 impl CoveredPositions {
-    fn contains(&self, position: u32) -> bool {
-        let at = position.wrapping_sub(self.start) as usize;
-        self.bits.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-
-    fn insert(&mut self, position: u32) {
+    /// Returns the bits of 64 positions. `position`: the first of them, not before `start`.
+    fn word_at(&self, position: u32) -> u64 {
         let at = (position - self.start) as usize;
-        if let Some(word) = self.bits.get_mut(at / 64) {
-            *word |= 1 << (at % 64);
-        }
+        let word = |index: usize| self.bits.get(index).copied().unwrap_or(0);
+        let following = word(at / 64 + 1).unbounded_shl(64 - at as u32 % 64);
+        word(at / 64) >> (at % 64) | following
     }
 }
 
@@ -101,6 +99,8 @@ pub(crate) struct WgsCounts {
     /// Number of positions by depth, for positions with a base.
     filtered: Vec<u64>,
     unfiltered: Vec<u64>,
+    /// Numbers of bases by quality. Neighbouring bases are counted in different lanes, so that equal qualities do not wait
+    /// for each other.
     qualities: Vec<u64>,
 }
 
@@ -110,7 +110,7 @@ impl Default for WgsCounts {
             excluded: ExcludedBases::default(),
             filtered: vec![0; MAX_DEPTH + 1],
             unfiltered: vec![0; MAX_DEPTH + 1],
-            qualities: vec![0; QUALITY_BINS],
+            qualities: vec![0; QUALITY_LANES * QUALITY_BINS],
         }
     }
 }
@@ -138,6 +138,41 @@ impl ExcludedBases {
         self.overlap += other.overlap;
         self.capped += other.capped;
     }
+}
+
+/// Properties of at most 64 bases, one bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct StepBits {
+    /// The reference is not N.
+    called: u64,
+    /// The reference is not N, and the base is called and of high quality.
+    high: u64,
+}
+
+/// Counts at most 64 bases of a record, given as codes and qualities. `others`: a bit for each base, set if another record
+/// of the template has a base of high quality there.
+fn count_step(
+    (codes, qualities): (&[u8], &[u8]),
+    reference: &[u8],
+    window: &mut [PositionDepth],
+    others: u64,
+    quality_counts: &mut [u64],
+) -> StepBits {
+    let mut bits = StepBits::default();
+    // Few branches: qualities cannot be predicted.
+    let read = codes.iter().zip(qualities).enumerate();
+    for ((at, (code, quality)), (against, depth)) in read.zip(reference.iter().zip(window)) {
+        let is_called = *against != N_CODE;
+        let is_counted = is_called & (*quality > MAX_IGNORED_QUALITY) & (depth.unfiltered < MAX_DEPTH as u32);
+        let is_high = is_called & (*quality >= MIN_BASE_QUALITY) & (*code != N_CODE);
+        let bin = at % QUALITY_LANES * QUALITY_BINS + usize::from(*quality).min(QUALITY_BINS - 1);
+        quality_counts[bin] += u64::from(is_counted);
+        depth.unfiltered += u32::from(is_counted);
+        depth.filtered += u32::from(is_high & (others >> at & 1 == 0));
+        bits.called |= u64::from(is_called) << at;
+        bits.high |= u64::from(is_high) << at;
+    }
+    bits
 }
 
 /// The depth of coverage. Records must come in the order of their coordinates.
@@ -190,9 +225,8 @@ impl WgsDepth {
             return Ok(());
         }
         let flag = alignment.flag;
-        let no_qualities = record.qualities().first() == Some(&u8::MAX);
         let excluded = flags::SECONDARY | flags::UNMAPPED | flags::QC_FAIL;
-        if flag & excluded != 0 || no_qualities || record.contig() < 0 || alignment.reference_bases == 0 {
+        if flag & excluded != 0 || !record.has_qualities() || record.contig() < 0 || alignment.reference_bases == 0 {
             return Ok(());
         }
         let start = record.position().max(0) as u32;
@@ -230,7 +264,7 @@ impl WgsDepth {
     fn add_bases(&mut self, record: RawRecord, alignment: &Alignment, scope: CountScope, reference: &[u8]) {
         let start = record.position().max(0) as u32;
         let (name, qualities) = (xxh3_128(record.name()), record.qualities());
-        let mut records = std::mem::take(self.templates.entry(name).or_default());
+        let records = self.templates.entry(name).or_default();
         let mut bits = self.unused.pop().unwrap_or_default();
         bits.clear();
         bits.resize(reference.len().div_ceil(64), 0);
@@ -243,35 +277,30 @@ impl WgsDepth {
                 (block.read_start + counted.start, block.reference_offset + counted.start);
             let codes = alignment.codes.get(read_start..).unwrap_or_default();
             let qualities = qualities.get(read_start..).unwrap_or_default();
-            let against = reference.get(reference_start..).unwrap_or_default();
-            let window = &mut self.window[offset + reference_start..];
-            let read = codes.iter().zip(qualities).take(counted.len());
-            for (at, ((code, quality), (against, depth))) in read.zip(against.iter().zip(window)).enumerate() {
-                if *against == N_CODE {
-                    continue;
-                }
-                if *quality <= MAX_IGNORED_QUALITY {
-                    excluded.base_quality += 1;
-                    continue;
-                }
-                if depth.unfiltered < MAX_DEPTH as u32 {
-                    quality_counts[usize::from(*quality).min(QUALITY_BINS - 1)] += 1;
-                    depth.unfiltered += 1;
-                }
-                let position = start + (reference_start + at) as u32;
-                if *quality < MIN_BASE_QUALITY || *code == N_CODE {
-                    excluded.base_quality += 1;
-                } else if records.iter().any(|other| other.contains(position)) {
-                    excluded.overlap += 1;
-                } else {
-                    covered.insert(position);
-                    depth.filtered += 1;
-                }
+            let reference_bases = reference.len().saturating_sub(reference_start);
+            let bases = counted.len().min(codes.len()).min(qualities.len()).min(reference_bases);
+            let mut at = reference_start;
+            // Each step counts the bases whose positions are in one word of the bits.
+            while at < reference_start + bases {
+                let (word, bit) = (at / 64, at % 64);
+                let until = (reference_start + bases).min((word + 1) * 64);
+                let step = at - reference_start..until - reference_start;
+                let others = records.iter().fold(0, |bits, other| bits | other.word_at(start + (at - bit) as u32));
+                let found = count_step(
+                    (&codes[step.clone()], &qualities[step]),
+                    &reference[at..until],
+                    &mut self.window[offset + at..offset + until],
+                    others >> bit,
+                    quality_counts,
+                );
+                covered.bits[word] |= (found.high & !(others >> bit)) << bit;
+                excluded.overlap += u64::from((found.high & others >> bit).count_ones());
+                excluded.base_quality += u64::from((found.called & !found.high).count_ones());
+                at = until;
             }
         }
         self.open_records.push_back((start + alignment.reference_bases as u32, name));
         records.push(covered);
-        self.templates.insert(name, records);
     }
 
     /// Finishes all positions before `start`, and forgets the records that end before it.
@@ -341,7 +370,7 @@ impl WgsDepth {
 
     /// Returns the text of the metrics file. All records must have been counted. `called_bases`: the number of bases of
     /// the reference that are not N.
-    pub(crate) fn text(mut self, called_bases: u64, comment: &str) -> String {
+    pub(crate) fn into_text(mut self, called_bases: u64, comment: &str) -> String {
         self.finish_contig();
         let counts = &mut self.counts;
         let uncovered = called_bases.saturating_sub(counts.filtered.iter().sum());
@@ -386,7 +415,9 @@ impl WgsCounts {
         values.extend(REPORTED_DEPTHS.map(|depth| depths.count_from(depth) as f64 / territory as f64));
         let penalty = |fraction| if territory == 0 { 0.0 } else { mean / depths.percentile(fraction) };
         values.extend(PENALTY_PERCENTILES.map(penalty));
-        let (sensitivity, quality) = het_snp_sensitivity(&self.unfiltered, &self.qualities);
+        let lanes = |bin| self.qualities.iter().skip(bin).step_by(QUALITY_BINS).sum();
+        let qualities: Vec<u64> = (0..QUALITY_BINS).map(lanes).collect();
+        let (sensitivity, quality) = het_snp_sensitivity(&self.unfiltered, &qualities);
         values.extend([sensitivity, f64::from(quality)]);
         join_numbers(&values)
     }

@@ -146,7 +146,7 @@ impl IpcDecoder {
 ///
 /// # Errors
 /// The errors of `read`; [`IpcError::Malformed`] if `read` panics.
-pub fn catch_decoder_panic<T>(read: impl FnOnce() -> Result<T, IpcError>) -> Result<T, IpcError> {
+fn catch_decoder_panic<T>(read: impl FnOnce() -> Result<T, IpcError>) -> Result<T, IpcError> {
     panics::catch_panic(read).unwrap_or(Err(IpcError::Malformed { problem: "its buffers contradict its header" }))
 }
 

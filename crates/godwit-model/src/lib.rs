@@ -27,7 +27,7 @@ pub use error_causes::{is_system_failure, message_with_causes};
 pub use error_kind::ErrorKind;
 pub use genome::{Contig, Genome, GenomeError};
 pub use interval::{ContigId, Interval};
-pub use partition::{PartitionId, PartitionPlan};
+pub use partition::PartitionPlan;
 pub use pattern::{GlobPattern, GlobPatternError};
 pub use ploidy::{PloidyError, PloidyTable};
 pub use record::{BASE_LETTERS, CigarOp, RawRecord, RecordError, SortKey, Tag, iter_packed_tags, reg2bin};

@@ -3,10 +3,6 @@
 
 use crate::SortKey;
 
-/// Index of a partition in its [`PartitionPlan`], in genome order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId(pub u32);
-
 /// The partition borders of a genome. Partition `i` holds the records with sort keys in `[starts[i], starts[i + 1])`.
 /// The first partition starts at the smallest key; the last partition holds only the records without a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,37 +72,25 @@ impl PartitionPlan {
     pub fn starts(&self) -> &[SortKey] {
         &self.starts
     }
-
-    /// Returns the partition that holds the records with this sort key.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use godwit_model::{PartitionId, PartitionPlan, SortKey};
-    ///
-    /// let starts = vec![SortKey::MIN, SortKey::new(1, 0, false), SortKey::UNPLACED];
-    /// let plan = PartitionPlan::from_starts(starts).unwrap();
-    /// assert_eq!(plan.partition_of(SortKey::new(0, 999, true)), PartitionId(0));
-    /// assert_eq!(plan.partition_of(SortKey::new(1, 0, true)), PartitionId(1));
-    /// assert_eq!(plan.partition_of(SortKey::new(-1, -1, false)), PartitionId(2));
-    /// ```
-    pub fn partition_of(&self, key: SortKey) -> PartitionId {
-        PartitionId(self.starts.partition_point(|start| *start <= key) as u32 - 1)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns the index of the partition that holds the records with this sort key.
+    fn partition_of(plan: &PartitionPlan, key: SortKey) -> usize {
+        plan.starts.partition_point(|start| *start <= key) - 1
+    }
+
     #[test]
     fn unplaced_records_are_alone_in_the_last_partition() {
         let keys: Vec<SortKey> = (0..100).map(|position| SortKey::new(0, position, false)).collect();
         let plan = PartitionPlan::from_sample(&keys, 4);
         assert_eq!(plan.partition_count(), 5);
-        assert_eq!(plan.partition_of(SortKey::new(-1, -1, false)), PartitionId(4));
-        assert_eq!(plan.partition_of(SortKey::new(9, 0, false)), PartitionId(3));
-        assert_eq!(plan.partition_of(SortKey::MIN), PartitionId(0));
+        assert_eq!(partition_of(&plan, SortKey::new(-1, -1, false)), 4);
+        assert_eq!(partition_of(&plan, SortKey::new(9, 0, false)), 3);
+        assert_eq!(partition_of(&plan, SortKey::MIN), 0);
         assert_eq!(PartitionPlan::from_starts(plan.starts().to_vec()).as_ref(), Some(&plan));
         assert_eq!(PartitionPlan::from_starts(plan.starts()[1..].to_vec()), None);
     }
@@ -116,7 +100,7 @@ mod tests {
         let keys: Vec<SortKey> = (0..64).flat_map(|p| [SortKey::new(0, p, false), SortKey::new(0, p, true)]).collect();
         let plan = PartitionPlan::from_sample(&keys, 7);
         for position in 0..64 {
-            let strand = |reverse| plan.partition_of(SortKey::new(0, position, reverse));
+            let strand = |reverse| partition_of(&plan, SortKey::new(0, position, reverse));
             assert_eq!(strand(false), strand(true));
         }
     }

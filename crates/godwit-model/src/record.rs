@@ -3,8 +3,9 @@
 //! Sorting, duplicate marking and writing use only a few fields of a record and copy its other bytes unchanged.
 //! [`RawRecord`] decodes these fields in place.
 
-use bytemuck::{Pod, Zeroable};
-use serde::{Deserialize, Serialize};
+mod sort_key;
+
+pub use sort_key::SortKey;
 
 /// Letters of the bases, indexed by their 4-bit codes (SAMv1 §4.2.3).
 ///
@@ -24,57 +25,6 @@ use crate::flags;
 
 /// Number of bytes before the read name in a BAM record.
 const FIXED_BYTES: usize = 32;
-
-/// The coordinate order of records as one integer: contig (records without a contig last), position, strand. The order
-/// is that of `samtools sort` 1.16, which also uses FLAG 0x10 of unmapped reads. Records with equal keys keep the order
-/// of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable, Serialize, Deserialize)]
-#[repr(transparent)]
-pub struct SortKey(pub u64);
-
-impl SortKey {
-    /// The lowest possible sort key.
-    pub const MIN: Self = Self(0);
-    /// The lowest key of a record without a contig. It is above all keys with a contig.
-    pub const UNPLACED: Self = Self((u32::MAX as u64) << 32);
-
-    /// Returns the key of a record at a 0-based position of a contig; -1 stands for an absent position or contig.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use godwit_model::SortKey;
-    ///
-    /// let key = SortKey::new(0, 999, false);
-    /// assert_eq!((key.contig(), key.position()), (0, 999));
-    /// assert!(key < SortKey::new(0, 999, true));
-    /// assert!(key < SortKey::new(0, 1_000, false));
-    /// assert!(SortKey::new(24, 16_000, true) < SortKey::UNPLACED);
-    /// ```
-    #[inline]
-    pub fn new(contig: i32, position: i32, reverse: bool) -> Self {
-        let position_and_strand = (position.wrapping_add(1) as u32) << 1 | u32::from(reverse);
-        Self(u64::from(contig as u32) << 32 | u64::from(position_and_strand))
-    }
-
-    /// Returns the contig index, or -1 if the record does not have a contig.
-    #[inline]
-    pub fn contig(self) -> i32 {
-        (self.0 >> 32) as u32 as i32
-    }
-
-    /// Returns the 0-based position, or -1 if the record does not have a position.
-    #[inline]
-    pub fn position(self) -> i32 {
-        ((self.0 as u32 >> 1) as i32).wrapping_sub(1)
-    }
-
-    /// Returns the key of the forward strand at the same position, which is the lowest key of the position.
-    #[inline]
-    pub fn forward_strand(self) -> Self {
-        Self(self.0 & !1)
-    }
-}
 
 /// One CIGAR operation.
 ///
@@ -372,10 +322,17 @@ impl<'a> RawRecord<'a> {
         &self.0[self.sequence_offset()..self.quality_offset()]
     }
 
-    /// Returns the base qualities without an offset. If the first byte is 0xff, the record does not have qualities.
+    /// Returns the base qualities without an offset. All are 0xff if [`RawRecord::has_qualities`] is false.
     #[inline]
     pub fn qualities(self) -> &'a [u8] {
         &self.0[self.quality_offset()..self.tags_offset()]
+    }
+
+    /// Returns false if the record has bases without qualities: the first quality byte is 0xff (SAMv1 §4.2.3). A record
+    /// without bases needs no qualities, and returns true.
+    #[inline]
+    pub fn has_qualities(self) -> bool {
+        self.qualities().first() != Some(&0xff)
     }
 
     /// Returns the tags in BAM encoding.

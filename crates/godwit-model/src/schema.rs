@@ -1,4 +1,5 @@
-//! The Arrow schemas of all data that godwit's processes exchange.
+//! The Arrow schemas of the pipes to aligner processes (this file), and of the files and tables of alignments, variants
+//! and hits ([`alignment_columns`], [`variant_columns`], [`hit_columns`]).
 //!
 //! godwit and an aligner process exchange each block over pipes, with one Arrow IPC stream for each kind of data.
 //! Values that apply to the whole block are in the schema metadata of the stream, under the keys in [`metadata`].
@@ -7,11 +8,58 @@ pub mod alignment_columns;
 pub mod hit_columns;
 pub mod variant_columns;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::{EndSignature, PairSignature};
+
+/// Versions of the columns of files, with the keys of the schema metadata that hold them.
+const FILE_VERSIONS: [(&str, &str); 3] = [
+    (alignment_columns::VERSION_KEY, alignment_columns::VERSION),
+    (variant_columns::VERSION_KEY, variant_columns::VERSION),
+    (hit_columns::VERSION_KEY, hit_columns::VERSION),
+];
+
+/// A version of the columns of a file that this godwit does not know.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("version {found} of {key}; this godwit reads version {known}; install a newer godwit")]
+pub struct UnknownVersion {
+    /// Key of the schema metadata that holds the version.
+    pub key: &'static str,
+    /// Version of the file.
+    pub found: String,
+    /// Version that this godwit reads.
+    pub known: &'static str,
+}
+
+/// Checks that this godwit knows the version of the columns in the schema metadata of a file. Metadata without a version
+/// are those of a table of other origin, and pass.
+///
+/// # Errors
+/// [`UnknownVersion`] if the metadata have another version of alignments, variants or hits.
+///
+/// # Examples
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use godwit_model::schema::{alignment_columns, check_version};
+///
+/// let mut metadata = HashMap::from([(alignment_columns::VERSION_KEY.to_owned(), "1".to_owned())]);
+/// assert_eq!(check_version(&metadata), Ok(()));
+/// metadata.insert(alignment_columns::VERSION_KEY.to_owned(), "2".to_owned());
+/// assert_eq!(check_version(&metadata).unwrap_err().found, "2");
+/// ```
+pub fn check_version(metadata: &HashMap<String, String>) -> Result<(), UnknownVersion> {
+    for (key, known) in FILE_VERSIONS {
+        if let Some(found) = metadata.get(key).filter(|found| *found != known) {
+            return Err(UnknownVersion { key, found: found.clone(), known });
+        }
+    }
+    Ok(())
+}
 
 /// Keys of the schema metadata of streams.
 pub mod metadata {
@@ -71,11 +119,11 @@ pub const BLOCK_END: &str = "block_end";
 /// ```
 /// use godwit_model::schema;
 ///
-/// let reads = schema::reads();
+/// let reads = schema::pipe_reads();
 /// let names: Vec<&str> = reads.fields().iter().map(|field| field.name().as_str()).collect();
 /// assert_eq!(names, ["name", "comment", "sequence", "quality"]);
 /// ```
-pub fn reads() -> SchemaRef {
+pub fn pipe_reads() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("name", DataType::Binary, false),
         Field::new("comment", DataType::Binary, true),
@@ -90,7 +138,7 @@ pub fn reads() -> SchemaRef {
 /// `contig` is the contig index and `position` the 0-based POS, both -1 if absent. `flag` is FLAG. `five_prime` is the
 /// 0-based unclipped 5' position, valid only for mapped records. `order` is the 0-based index within the block.
 /// `record` is the BAM record without its leading `block_size`.
-pub fn alignments() -> SchemaRef {
+pub fn pipe_alignments() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("contig", DataType::Int32, false),
         Field::new("position", DataType::Int32, false),
@@ -102,12 +150,12 @@ pub fn alignments() -> SchemaRef {
 }
 
 /// Returns the schema of unsorted [`PairSignature`]s: one column with the bytes of each signature.
-pub fn pairs() -> SchemaRef {
+pub fn pipe_pairs() -> SchemaRef {
     fixed_size_schema("pair", size_of::<PairSignature>())
 }
 
 /// Returns the schema of unsorted [`EndSignature`]s: one column with the bytes of each signature.
-pub fn ends() -> SchemaRef {
+pub fn pipe_ends() -> SchemaRef {
     fixed_size_schema("end", size_of::<EndSignature>())
 }
 

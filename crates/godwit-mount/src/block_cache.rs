@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
 
 use crate::storage::StorageError;
 
@@ -61,17 +62,13 @@ impl BlockCache {
         self.max_blocks as u64
     }
 
-    fn lock(&self) -> MutexGuard<'_, CacheState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a block; waits while it is requested. Returns `None` if it is absent.
     ///
     /// # Errors
     /// The error of the request for this block, once.
     pub(crate) fn wait_for(&self, file: &Arc<FileVersionKey>, block: u64) -> Result<Option<Bytes>, StorageError> {
         let key = (file.clone(), block);
-        let mut guard = self.lock();
+        let mut guard = self.state.lock();
         loop {
             let state = &mut *guard;
             match state.blocks.get_mut(&key) {
@@ -89,21 +86,19 @@ impl BlockCache {
                     state.blocks.remove(&key);
                     return Err(error);
                 }
-                Some(BlockState::Requested) => {
-                    guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
-                }
+                Some(BlockState::Requested) => self.changed.wait(&mut guard),
             }
         }
     }
 
     /// Reports whether a block is neither present nor requested.
     pub(crate) fn is_absent(&self, file: &Arc<FileVersionKey>, block: u64) -> bool {
-        !self.lock().blocks.contains_key(&(file.clone(), block))
+        !self.state.lock().blocks.contains_key(&(file.clone(), block))
     }
 
     /// Marks the first run of absent blocks of a range as requested, and returns it; it may be empty.
     pub(crate) fn claim(&self, file: &Arc<FileVersionKey>, blocks: Range<u64>) -> Range<u64> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_absent = |state: &CacheState, block: u64| !state.blocks.contains_key(&(file.clone(), block));
         let start = blocks.clone().find(|block| is_absent(&state, *block)).unwrap_or(blocks.end);
         let end = (start..blocks.end).find(|block| !is_absent(&state, *block)).unwrap_or(blocks.end);
@@ -115,7 +110,7 @@ impl BlockCache {
 
     /// Stores a requested block, and removes the least recently used blocks beyond the limit.
     pub(crate) fn insert(&self, file: &Arc<FileVersionKey>, block: u64, data: Bytes) {
-        let mut guard = self.lock();
+        let mut guard = self.state.lock();
         let state = &mut *guard;
         state.use_count += 1;
         let key = (file.clone(), block);
@@ -142,7 +137,7 @@ impl BlockCache {
         reported: Option<u64>,
         error: &StorageError,
     ) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for block in blocks {
             let key = (file.clone(), block);
             if !matches!(state.blocks.get(&key), Some(BlockState::Requested)) {

@@ -5,24 +5,31 @@
 //! by [`FileTree::flush`] when a program closes or syncs the file. A file that is removed or replaced while it is open
 //! is copied to a scratch file before, so that its handles keep their content.
 
+mod directories;
 mod extended_attributes;
+mod names;
 mod versions;
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use godwit_transfer::StorageSpace;
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::inode_table::InodeTable;
 use crate::staged_file::StagedFile;
-use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile};
+use crate::storage::{Attributes, Storage, StorageError, StoredFile};
+pub(crate) use directories::OpenDirectory;
 
+/// Time for which the kernel may use names and attributes without a further call. Changes of other clients become
+/// visible after this time.
+pub(crate) const ATTRIBUTE_LIFETIME: Duration = Duration::from_secs(1);
 /// Largest size of a file name, bytes (`NAME_MAX` of Linux).
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 
@@ -38,20 +45,34 @@ pub struct FileTree {
     log: MountLog,
     inodes: Mutex<InodeTable>,
     handles: Mutex<HashMap<u64, Arc<OpenFile>>>,
-    directories: Mutex<HashMap<u64, Arc<Vec<DirectoryEntry>>>>,
+    directories: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
     next_handle: AtomicU64,
     /// The inodes whose scratch files are being created, so that each gets only one.
     staging_inodes: Mutex<HashSet<u64>>,
     staging_ended: Condvar,
     /// Locked for writing while this mount changes the name or time of files, which ends the version that handles read.
-    version_changes: RwLock<()>,
+    /// The value is the number of changes. No file is uploaded or copied while it is locked.
+    version_changes: RwLock<u64>,
+}
+
+/// The access for which a program opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// Writing, or reading and writing.
+    Write,
+    /// As [`Access::Write`], and the file is emptied.
+    Truncate,
 }
 
 /// An open file handle.
 struct OpenFile {
     inode: u64,
+    access: Access,
     /// The version that was opened for reading; `None` if the file had staged content.
     stored: Mutex<Option<Arc<dyn StoredFile>>>,
+    /// True if content was changed by this handle since its last flush.
+    has_written: AtomicBool,
 }
 
 /// A file handle that was opened.
@@ -59,10 +80,6 @@ pub(crate) struct OpenedFile {
     pub(crate) handle: u64,
     /// True if pages of an earlier open are still valid.
     pub(crate) keeps_cache: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn stale() -> StorageError {
@@ -100,7 +117,7 @@ impl FileTree {
     }
 
     fn path(&self, inode: u64) -> Result<PathBuf, StorageError> {
-        lock(&self.inodes).get(inode).and_then(|inode| inode.path.clone()).ok_or_else(stale)
+        self.inodes.lock().get(inode).and_then(|inode| inode.path.clone()).ok_or_else(stale)
     }
 
     fn child_path(&self, parent: u64, name: &OsStr) -> Result<PathBuf, StorageError> {
@@ -121,49 +138,56 @@ impl FileTree {
     }
 
     fn staged(&self, inode: u64) -> Option<Arc<StagedFile>> {
-        lock(&self.inodes).get(inode).and_then(|inode| inode.staged.clone())
+        self.inodes.lock().get(inode).and_then(|inode| inode.staged.clone())
     }
 
     fn staged_at(&self, path: &Path) -> Option<Arc<StagedFile>> {
-        lock(&self.inodes).at_path(path).and_then(|inode| inode.staged.clone())
+        self.inodes.lock().at_path(path).and_then(|inode| inode.staged.clone())
     }
 
     /// Returns the inode number and the attributes of an entry, and counts a lookup.
     pub(crate) fn look_up(&self, parent: u64, name: &OsStr) -> Result<(u64, Attributes), StorageError> {
         let path = self.child_path(parent, name)?;
+        self.outdate_listings(&path, Instant::now());
         let attributes = match self.staged_at(&path) {
             Some(staged) => staged.attributes()?,
             None if self.storage.accepts_name(name) => self.storage.attributes(&path)?,
             None => return Err(StorageError::new(libc::ENOENT, &path)),
         };
-        Ok((lock(&self.inodes).look_up(&path), attributes))
+        // These attributes may be newer than those of a listing that has begun meanwhile.
+        self.outdate_listings(&path, Instant::now());
+        Ok((self.inodes.lock().look_up(&path), attributes))
     }
 
     /// Removes lookups of an inode.
     pub(crate) fn forget(&self, inode: u64, lookups: u64) {
-        lock(&self.inodes).forget(inode, lookups);
+        self.inodes.lock().forget(inode, lookups);
     }
 
     /// Returns the attributes of an inode.
     pub(crate) fn attributes(&self, inode: u64) -> Result<Attributes, StorageError> {
+        self.outdate_listings_of(inode);
         match self.staged(inode) {
             Some(staged) => staged.attributes(),
             None => self.storage.attributes(&self.path(inode)?),
         }
     }
 
-    /// Sets size, permissions and modification time of an inode; `None` keeps them. Without `by_handle`, a new size is
+    /// Sets size, permissions and modification time of an inode; `None` keeps them. Without a handle, a new size is
     /// stored when the call returns, because no later call of the program does it.
+    ///
+    /// # Errors
+    /// `ESTALE` for a new size if the handle reads another version of the file.
     pub(crate) fn set_attributes(
         &self,
         inode: u64,
-        by_handle: bool,
+        handle: Option<u64>,
         size_bytes: Option<u64>,
         mode: Option<u32>,
         modified: Option<SystemTime>,
     ) -> Result<Attributes, StorageError> {
         if let Some(size_bytes) = size_bytes {
-            self.set_size(inode, by_handle, size_bytes)?;
+            self.set_size(inode, handle, size_bytes)?;
         }
         if mode.is_some() || modified.is_some() {
             let staged = self.staged(inode);
@@ -185,38 +209,45 @@ impl FileTree {
         self.attributes(inode)
     }
 
-    fn set_size(&self, inode: u64, by_handle: bool, size_bytes: u64) -> Result<(), StorageError> {
+    fn set_size(&self, inode: u64, handle: Option<u64>, size_bytes: u64) -> Result<(), StorageError> {
+        let writer = handle.map(|handle| self.handle(handle)).transpose()?;
         // The kernel closes handles later than programs do. Without this handle, the end of another one could drop the
         // content after its size was changed and before it is stored.
         self.count_handle(inode)?;
-        let resized = self.staged_content(inode, size_bytes > 0, None).and_then(|staged| staged.set_size(size_bytes));
-        let stored = resized.and_then(|()| if by_handle { Ok(()) } else { self.flush_inode(inode) });
+        let resized = self.staged_content(inode, size_bytes > 0, writer.as_deref()).and_then(|staged| {
+            if let Some(open) = &writer {
+                open.check_base(&staged)?;
+                open.has_written.store(true, Ordering::Relaxed);
+            }
+            staged.set_size(size_bytes)
+        });
+        let stored = resized.and_then(|()| if writer.is_some() { Ok(()) } else { self.flush_inode(inode) });
         self.end_handle(inode);
         stored
     }
 
     /// Counts a handle of an inode. Its staged content is kept until [`Self::end_handle`].
     fn count_handle(&self, inode: u64) -> Result<(), StorageError> {
-        lock(&self.inodes).get_mut(inode).ok_or_else(stale)?.open_handles += 1;
+        self.inodes.lock().get_mut(inode).ok_or_else(stale)?.open_handles += 1;
         Ok(())
     }
 
     /// Ends a handle that was counted, and drops the staged content of the inode if this was the last one.
     fn end_handle(&self, inode: u64) {
-        if let Some(inode) = lock(&self.inodes).get_mut(inode) {
+        if let Some(inode) = self.inodes.lock().get_mut(inode) {
             inode.open_handles = inode.open_handles.saturating_sub(1);
         }
         self.drop_staged(inode);
     }
 
-    /// Opens a file, and empties it if `truncates` is true.
-    pub(crate) fn open(&self, inode: u64, truncates: bool) -> Result<OpenedFile, StorageError> {
+    /// Opens a file.
+    pub(crate) fn open(&self, inode: u64, access: Access) -> Result<OpenedFile, StorageError> {
         // Staged content is kept while an inode has handles, so count the handle before the stored file is opened.
         self.count_handle(inode)?;
-        let handle = self.add_handle(inode);
-        let opened = match truncates {
-            true => self.staged_content(inode, false, None).and_then(|staged| staged.set_size(0)).map(|()| false),
-            false => self.open_stored(inode, handle),
+        let handle = self.add_handle(inode, access);
+        let opened = match access {
+            Access::Truncate => self.empty(inode, handle).map(|()| false),
+            Access::Read | Access::Write => self.open_stored(inode, handle),
         };
         match opened {
             Ok(keeps_cache) => Ok(OpenedFile { handle, keeps_cache }),
@@ -227,17 +258,24 @@ impl FileTree {
         }
     }
 
+    fn empty(&self, inode: u64, handle: u64) -> Result<(), StorageError> {
+        self.staged_content(inode, false, None)?.set_size(0)?;
+        self.handle(handle)?.has_written.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Opens the stored file of a handle, unless the inode has staged content. Returns true if pages of an earlier open
     /// are still valid.
     fn open_stored(&self, number: u64, handle: u64) -> Result<bool, StorageError> {
         if self.staged(number).is_some() {
             return Ok(true);
         }
+        self.outdate_listings_of(number);
         let _unchanged = self.lock_versions();
         let stored = self.storage.open(&self.path(number)?)?;
         let attributes = stored.attributes();
-        *lock(&self.handle(handle)?.stored) = Some(stored);
-        let mut inodes = lock(&self.inodes);
+        *self.handle(handle)?.stored.lock() = Some(stored);
+        let mut inodes = self.inodes.lock();
         let inode = inodes.get_mut(number).ok_or_else(stale)?;
         // If the content was staged meanwhile, the kernel has its pages.
         let version = attributes.version;
@@ -252,20 +290,21 @@ impl FileTree {
         name: &OsStr,
         mode: u32,
         is_exclusive: bool,
-        truncates: bool,
+        access: Access,
     ) -> Result<(u64, Attributes, OpenedFile), StorageError> {
         let path = self.new_path(parent, name)?;
         if self.look_up_exists(&path)? {
             // The kernel did not know the file, for example because another client has created it.
             return match is_exclusive {
                 true => Err(StorageError::new(libc::EEXIST, &path)),
-                false => self.open_existing(parent, name, truncates),
+                false => self.open_existing(parent, name, access),
             };
         }
         let staged = Arc::new(StagedFile::create(&self.scratch_directory, mode, is_exclusive)?);
         let attributes = staged.attributes()?;
+        self.outdate_listings(&path, Instant::now());
         let inode = {
-            let mut inodes = lock(&self.inodes);
+            let mut inodes = self.inodes.lock();
             // Another client may have removed a file of this path that is open. Its handles do not use the new file.
             inodes.detach(&path);
             let number = inodes.look_up(&path);
@@ -275,18 +314,20 @@ impl FileTree {
             }
             number
         };
-        Ok((inode, attributes, OpenedFile { handle: self.add_handle(inode), keeps_cache: false }))
+        let handle = self.add_handle(inode, access);
+        self.handle(handle)?.has_written.store(true, Ordering::Relaxed);
+        Ok((inode, attributes, OpenedFile { handle, keeps_cache: false }))
     }
 
     fn open_existing(
         &self,
         parent: u64,
         name: &OsStr,
-        truncates: bool,
+        access: Access,
     ) -> Result<(u64, Attributes, OpenedFile), StorageError> {
         let (inode, attributes) = self.look_up(parent, name)?;
-        let opened = self.open(inode, truncates).inspect_err(|_| self.forget(inode, 1))?;
-        let size_bytes = if truncates { 0 } else { attributes.size_bytes };
+        let opened = self.open(inode, access).inspect_err(|_| self.forget(inode, 1))?;
+        let size_bytes = if access == Access::Truncate { 0 } else { attributes.size_bytes };
         Ok((inode, Attributes { size_bytes, ..attributes }, opened))
     }
 
@@ -302,15 +343,16 @@ impl FileTree {
     }
 
     /// Returns a new handle of an inode, which the caller has counted.
-    fn add_handle(&self, inode: u64) -> u64 {
+    fn add_handle(&self, inode: u64, access: Access) -> u64 {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        lock(&self.handles).insert(handle, Arc::new(OpenFile { inode, stored: Mutex::default() }));
+        let open = OpenFile { inode, access, stored: Mutex::default(), has_written: AtomicBool::new(false) };
+        self.handles.lock().insert(handle, Arc::new(open));
         handle
     }
 
     fn handle(&self, handle: u64) -> Result<Arc<OpenFile>, StorageError> {
         let unknown = || StorageError { errno: libc::EBADF, message: "the file is not open".to_owned() };
-        lock(&self.handles).get(&handle).cloned().ok_or_else(unknown)
+        self.handles.lock().get(&handle).cloned().ok_or_else(unknown)
     }
 
     /// Returns up to `size_bytes` bytes from an offset; fewer only at the end of the file.
@@ -339,7 +381,11 @@ impl FileTree {
         let open = self.handle(handle)?;
         let staged = self.staged_content(open.inode, true, Some(&open))?;
         open.check_base(&staged)?;
-        staged.write_at(data, offset)
+        // It is set before and after, because a flush in between stores the content without these bytes.
+        open.has_written.store(true, Ordering::Relaxed);
+        staged.write_at(data, offset)?;
+        open.has_written.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Returns the staged content of an inode. If there is none, creates it: a copy of the stored file, or an empty file
@@ -350,9 +396,9 @@ impl FileTree {
         keeps_bytes: bool,
         writer: Option<&OpenFile>,
     ) -> Result<Arc<StagedFile>, StorageError> {
-        let mut staging = lock(&self.staging_inodes);
+        let mut staging = self.staging_inodes.lock();
         while staging.contains(&number) {
-            staging = self.staging_ended.wait(staging).unwrap_or_else(PoisonError::into_inner);
+            self.staging_ended.wait(&mut staging);
         }
         if let Some(staged) = self.staged(number) {
             return Ok(staged);
@@ -360,7 +406,7 @@ impl FileTree {
         staging.insert(number);
         drop(staging);
         let staged = self.create_staged(number, keeps_bytes, writer);
-        lock(&self.staging_inodes).remove(&number);
+        self.staging_inodes.lock().remove(&number);
         self.staging_ended.notify_all();
         staged
     }
@@ -371,30 +417,63 @@ impl FileTree {
         keeps_bytes: bool,
         writer: Option<&OpenFile>,
     ) -> Result<Arc<StagedFile>, StorageError> {
-        let _unchanged = self.lock_versions();
-        let path = self.path(number)?;
-        let staged = match keeps_bytes {
-            true => {
-                let stored = self.storage.open(&path)?;
-                if writer.is_some_and(|open| !open.accepts(&stored.attributes())) {
-                    return Err(stale());
-                }
-                StagedFile::copy_of(&*stored, &self.scratch_directory)?
-            }
-            false => StagedFile::emptied(&self.storage.attributes(&path)?, &self.scratch_directory)?,
+        let check_writer = |attributes: &Attributes| match writer.is_none_or(|open| open.accepts(attributes)) {
+            true => Ok(()),
+            false => Err(stale()),
         };
+        if !keeps_bytes {
+            let _unchanged = self.lock_versions();
+            let attributes = self.storage.attributes(&self.path(number)?)?;
+            check_writer(&attributes)?;
+            return self.set_staged(number, StagedFile::emptied(&attributes, &self.scratch_directory)?);
+        }
+        loop {
+            let (stored, changes) = {
+                let changes = self.lock_versions();
+                (self.storage.open(&self.path(number)?)?, *changes)
+            };
+            check_writer(&stored.attributes())?;
+            // A large file is copied for minutes, during which this mount may change the names and times of files.
+            let copied = StagedFile::copy_of(&*stored, &self.scratch_directory);
+            let changes_now = self.lock_versions();
+            match copied {
+                Err(error) if error.errno == libc::ESTALE && *changes_now != changes => {}
+                copied => {
+                    let staged = copied?;
+                    let is_present = *changes_now == changes
+                        || is_same_version(&self.storage.attributes(&self.path(number)?)?, &stored.attributes());
+                    if is_present {
+                        return self.set_staged(number, staged);
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_staged(&self, number: u64, staged: StagedFile) -> Result<Arc<StagedFile>, StorageError> {
         let staged = Arc::new(staged);
-        lock(&self.inodes).get_mut(number).ok_or_else(stale)?.staged = Some(staged.clone());
+        self.inodes.lock().get_mut(number).ok_or_else(stale)?.staged = Some(staged.clone());
         Ok(staged)
+    }
+
+    /// Stores what a program has written before it closes a handle. A handle that only reads stores nothing: another
+    /// program may have written a part of new content.
+    pub(crate) fn close(&self, handle: u64) -> Result<(), StorageError> {
+        if self.handle(handle)?.access == Access::Read { Ok(()) } else { self.flush(handle) }
     }
 
     /// Stores the content of an open file, if it was changed. When this call returns, it is on disk.
     pub(crate) fn flush(&self, handle: u64) -> Result<(), StorageError> {
-        self.flush_inode(self.handle(handle)?.inode)
+        let open = self.handle(handle)?;
+        let has_written = open.has_written.swap(false, Ordering::Relaxed);
+        self.flush_inode(open.inode).inspect_err(|_| {
+            open.has_written.fetch_or(has_written, Ordering::Relaxed);
+        })
     }
 
     fn flush_inode(&self, inode: u64) -> Result<(), StorageError> {
-        match self.staged(inode) {
+        // Content that is being stored is changed until that ends. Unchanged content may be locked by a rename.
+        match self.staged(inode).filter(|staged| staged.is_changed()) {
             Some(staged) => staged.store(&*self.storage, || self.path(inode).ok()),
             None => Ok(()),
         }
@@ -402,7 +481,7 @@ impl FileTree {
 
     /// Stores the content of all files that were changed and are still open, when the mount has ended.
     pub(crate) fn store_changes(&self) {
-        let changed = lock(&self.inodes).changed();
+        let changed = self.inodes.lock().changed();
         for (inode, path) in changed {
             if let Err(error) = self.flush_inode(inode) {
                 (self.log)(&format!("changes of {} were lost: {error}", path.display()));
@@ -410,16 +489,32 @@ impl FileTree {
         }
     }
 
-    /// Reports whether an open file has content that is not stored.
+    /// Reports whether an open file has content that is not stored, so that closing it takes the time of an upload.
+    pub(crate) fn is_changed(&self, handle: u64) -> bool {
+        let staged = self.handle(handle).ok().and_then(|open| self.staged(open.inode));
+        staged.is_some_and(|staged| staged.is_changed())
+    }
+
+    /// Reports whether a write waits until the content of the file is copied from the storage, or stored.
+    pub(crate) fn is_write_slow(&self, handle: u64) -> bool {
+        let staged = self.handle(handle).ok().and_then(|open| self.staged(open.inode));
+        staged.is_none_or(|staged| staged.is_locked())
+    }
+
+    /// Reports whether any open file has content that is not stored.
     pub(crate) fn has_unstored_changes(&self) -> bool {
-        !lock(&self.inodes).changed().is_empty()
+        !self.inodes.lock().changed().is_empty()
     }
 
     /// Closes a file handle.
     pub(crate) fn release(&self, handle: u64) {
-        let Some(open) = lock(&self.handles).remove(&handle) else { return };
-        // Pages of a memory map are written after the program has closed the file.
-        if let Err(error) = self.flush_inode(open.inode) {
+        let Some(open) = self.handles.lock().remove(&handle) else { return };
+        // Pages of a memory map are written after the program has closed the file. The kernel releases a handle later than
+        // programs close it, when another handle may have written a part of new content.
+        let is_last = self.inodes.lock().get(open.inode).is_some_and(|inode| inode.open_handles == 1);
+        if (is_last || open.has_written.load(Ordering::Relaxed))
+            && let Err(error) = self.flush_inode(open.inode)
+        {
             (self.log)(&format!("changes were lost: {error}"));
         }
         self.end_handle(open.inode);
@@ -427,7 +522,11 @@ impl FileTree {
 
     /// Drops the staged content of an inode that no handle uses.
     fn drop_staged(&self, number: u64) {
-        let mut inodes = lock(&self.inodes);
+        // A listing may have begun before the content was stored.
+        if self.staged(number).is_some() {
+            self.outdate_listings_of(number);
+        }
+        let mut inodes = self.inodes.lock();
         let dropped = match inodes.get_mut(number) {
             Some(inode) if inode.open_handles == 0 && inode.staged.is_some() => {
                 (inode.cached_version, inode.cached) = (None, None);
@@ -438,130 +537,6 @@ impl FileTree {
         inodes.remove_unused(number);
         drop(inodes);
         drop(dropped);
-    }
-
-    /// Opens a directory with its present entries.
-    pub(crate) fn open_directory(&self, inode: u64) -> Result<u64, StorageError> {
-        let path = self.path(inode)?;
-        let mut entries = self.storage.list(&path)?;
-        let staged: Vec<(OsString, Arc<StagedFile>)> = {
-            let inodes = lock(&self.inodes);
-            let named =
-                |(path, staged): (&Path, &Arc<StagedFile>)| Some((path.file_name()?.to_owned(), staged.clone()));
-            inodes.staged_in(&path).filter_map(named).collect()
-        };
-        for (name, staged) in staged {
-            let attributes = staged.attributes()?;
-            match entries.iter_mut().find(|entry| entry.name == name) {
-                Some(entry) => entry.attributes = attributes,
-                None => entries.push(DirectoryEntry { name, attributes }),
-            }
-        }
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        lock(&self.directories).insert(handle, Arc::new(entries));
-        Ok(handle)
-    }
-
-    /// Returns the entries that a directory had when it was opened.
-    pub(crate) fn directory_entries(&self, handle: u64) -> Result<Arc<Vec<DirectoryEntry>>, StorageError> {
-        let unknown = || StorageError { errno: libc::EBADF, message: "the directory is not open".to_owned() };
-        lock(&self.directories).get(&handle).cloned().ok_or_else(unknown)
-    }
-
-    /// Closes a directory.
-    pub(crate) fn release_directory(&self, handle: u64) {
-        lock(&self.directories).remove(&handle);
-    }
-
-    /// Creates a directory.
-    pub(crate) fn create_directory(
-        &self,
-        parent: u64,
-        name: &OsStr,
-        mode: u32,
-    ) -> Result<(u64, Attributes), StorageError> {
-        let path = self.new_path(parent, name)?;
-        self.storage.create_directory(&path, mode)?;
-        self.look_up(parent, name)
-    }
-
-    /// Removes an empty directory.
-    pub(crate) fn remove_directory(&self, parent: u64, name: &OsStr) -> Result<(), StorageError> {
-        let path = self.child_path(parent, name)?;
-        if lock(&self.inodes).staged_in(&path).next().is_some() {
-            return Err(StorageError::new(libc::ENOTEMPTY, &path));
-        }
-        self.storage.remove_directory(&path)?;
-        lock(&self.inodes).detach(&path);
-        Ok(())
-    }
-
-    /// Removes a file. Its open handles keep their content.
-    pub(crate) fn remove_file(&self, parent: u64, name: &OsStr) -> Result<(), StorageError> {
-        let path = self.child_path(parent, name)?;
-        let was_created = self.keep_content(&path)?;
-        let staged = self.staged_at(&path);
-        let _content = staged.as_ref().map(|staged| staged.lock_content());
-        match self.storage.remove_file(&path) {
-            // The file was created through this mount and was not stored yet.
-            Err(error) if error.errno == libc::ENOENT && was_created => {}
-            removed => removed?,
-        }
-        lock(&self.inodes).detach(&path);
-        Ok(())
-    }
-
-    /// Copies the content of an open file to a scratch file before the file is removed or replaced. Returns true if the
-    /// file has staged content.
-    fn keep_content(&self, path: &Path) -> Result<bool, StorageError> {
-        let open = {
-            let inodes = lock(&self.inodes);
-            inodes.number_of(path).filter(|number| inodes.get(*number).is_some_and(|inode| inode.open_handles > 0))
-        };
-        match open {
-            Some(number) => self.staged_content(number, true, None).map(|_| true),
-            None => Ok(false),
-        }
-    }
-
-    /// Gives an entry another name. With `replace`, a file of the new name is replaced.
-    pub(crate) fn rename(
-        &self,
-        (parent, name): (u64, &OsStr),
-        (new_parent, new_name): (u64, &OsStr),
-        replace: bool,
-    ) -> Result<(), StorageError> {
-        let (from, to) = (self.child_path(parent, name)?, self.new_path(new_parent, new_name)?);
-        if from == to {
-            return match self.look_up_exists(&from)? {
-                true => Ok(()),
-                false => Err(StorageError::new(libc::ENOENT, &from)),
-            };
-        }
-        self.keep_content(&to)?;
-        let _change = self.lock_version_changes();
-        // Nothing is stored at either path meanwhile. Two renames lock in the same order, that of the paths.
-        let (moved_file, replaced_file) = (self.staged_at(&from), self.staged_at(&to));
-        let lock_replaced = || replaced_file.as_ref().map(|staged| staged.lock_content());
-        let early = if to < from { lock_replaced() } else { None };
-        let moved_content = moved_file.as_ref().map(|staged| (staged, staged.lock_content()));
-        let _replaced_content = early.or_else(|| if from < to { lock_replaced() } else { None });
-        // A file that is being written is stored under its old name before, so that the storage can rename it.
-        if let Some((staged, content)) = &moved_content {
-            staged.store_locked(content, &*self.storage, &from)?;
-        }
-        if !replace && self.look_up_exists(&to)? {
-            return Err(StorageError::new(libc::EEXIST, &to));
-        }
-        self.storage.rename(&from, &to, replace)?;
-        let mut inodes = lock(&self.inodes);
-        let moved = inodes.number_of(&from);
-        inodes.rename(&from, &to);
-        // A rename changes the version of a file.
-        if let Some(inode) = moved.and_then(|number| inodes.get_mut(number)) {
-            inode.cached_version = None;
-        }
-        Ok(())
     }
 
     /// Returns size and free space.

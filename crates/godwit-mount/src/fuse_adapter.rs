@@ -10,16 +10,15 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 
-use crate::file_tree::{FileTree, MAX_NAME_BYTES};
+use crate::file_tree::{ATTRIBUTE_LIFETIME, Access, FileTree, MAX_NAME_BYTES, OpenedFile};
+use crate::slow_calls::SlowCalls;
 use crate::storage::{Attributes, StorageError};
 
-/// Time for which the kernel may use names and attributes without a further call. Changes of other clients become
-/// visible after this time.
-const ATTRIBUTE_LIFETIME: Duration = Duration::from_secs(1);
 /// Largest read and write of the kernel, bytes. This is one block of a stored file, so that a read that the kernel
 /// makes in advance is answered from one block without copying.
 const MAX_REQUEST_BYTES: u32 = 1 << 18;
@@ -31,12 +30,19 @@ const PREFERRED_BLOCK_BYTES: u32 = 1 << 18;
 const SPACE_BLOCK_BYTES: u32 = 4096;
 /// Inode number in listings whose entries were not looked up. Programs only test that it is not 0.
 const UNKNOWN_INODE: INodeNo = INodeNo(u64::MAX);
+/// The entries of each directory for itself and its parent.
+const DOTS: [&str; 2] = [".", ".."];
+/// Attributes of an entry of which only the type is used.
+const DIRECTORY_ATTRIBUTES: Attributes =
+    Attributes { is_directory: true, size_bytes: 0, mode: 0o777, modified: SystemTime::UNIX_EPOCH, version: 0 };
 /// Inode numbers are not used again.
 const GENERATION: Generation = Generation(0);
 
 /// A [`FileTree`] as the kernel sees it.
+#[derive(Clone)]
 pub(crate) struct FuseAdapter {
     pub(crate) tree: Arc<FileTree>,
+    pub(crate) slow_calls: SlowCalls,
     /// Owner of all files.
     pub(crate) user: u32,
     pub(crate) group: u32,
@@ -93,6 +99,44 @@ impl FuseAdapter {
         }
     }
 
+    fn reply_written(&self, handle: FileHandle, offset: u64, data: &[u8], reply: ReplyWrite) {
+        match self.tree.write(handle.0, offset, data) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(error) => reply.error(self.error(&error)),
+        }
+    }
+
+    /// Answers a call from a thread of its own if it may take the time of an upload.
+    fn answer(&self, is_slow: bool, call: impl FnOnce(&Self) + Send + 'static) {
+        match is_slow {
+            true => {
+                let adapter = self.clone();
+                self.slow_calls.run(move || call(&adapter));
+            }
+            false => call(self),
+        }
+    }
+
+    fn reply_opened(&self, opened: Result<OpenedFile, StorageError>, reply: ReplyOpen) {
+        match opened {
+            Ok(opened) => reply.opened(FileHandle(opened.handle), cache_flags(opened.keeps_cache)),
+            Err(error) => reply.error(self.error(&error)),
+        }
+    }
+
+    fn reply_created(&self, created: Result<(u64, Attributes, OpenedFile), StorageError>, reply: ReplyCreate) {
+        match created {
+            Ok((inode, attributes, opened)) => reply.created(
+                &ATTRIBUTE_LIFETIME,
+                &self.file_attributes(inode, &attributes),
+                GENERATION,
+                FileHandle(opened.handle),
+                cache_flags(opened.keeps_cache),
+            ),
+            Err(error) => reply.error(self.error(&error)),
+        }
+    }
+
     /// Answers with a value, or with its size if the program has asked for the size.
     fn reply_value(&self, value: Result<Option<Vec<u8>>, StorageError>, size_bytes: u32, reply: ReplyXattr) {
         match value {
@@ -109,8 +153,12 @@ fn file_type(is_directory: bool) -> FileType {
     if is_directory { FileType::Directory } else { FileType::RegularFile }
 }
 
-fn is_truncating(flags: i32) -> bool {
-    flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
+fn access(flags: i32) -> Access {
+    match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => Access::Read,
+        _ if flags & libc::O_TRUNC != 0 => Access::Truncate,
+        _ => Access::Write,
+    }
 }
 
 fn cache_flags(keeps_cache: bool) -> FopenFlags {
@@ -119,11 +167,12 @@ fn cache_flags(keeps_cache: bool) -> FopenFlags {
 
 impl Filesystem for FuseAdapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without readdirplus: it would send the sizes at the time of opendir, and a program that appends to a file
-        // meanwhile would write at its old end.
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // Entries of a directory come with their attributes if the program inspects them.
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
             // Modes have no set-user-id bits, so a write has none to remove.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
@@ -179,9 +228,11 @@ impl Filesystem for FuseAdapter {
             TimeOrNow::SpecificTime(time) => time,
             TimeOrNow::Now => SystemTime::now(),
         });
-        let mode = mode.map(|mode| mode & 0o777);
-        let changed = self.tree.set_attributes(inode.0, handle.is_some(), size_bytes, mode, modified);
-        self.reply_attributes(inode, changed, reply);
+        let (mode, handle) = (mode.map(|mode| mode & 0o777), handle.map(|handle| handle.0));
+        self.answer(size_bytes.is_some(), move |adapter| {
+            let changed = adapter.tree.set_attributes(inode.0, handle, size_bytes, mode, modified);
+            adapter.reply_attributes(inode, changed, reply);
+        });
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
@@ -189,7 +240,8 @@ impl Filesystem for FuseAdapter {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reply_empty(self.tree.remove_file(parent.0, name), reply);
+        let name = name.to_owned();
+        self.answer(true, move |adapter| adapter.reply_empty(adapter.tree.remove_file(parent.0, &name), reply));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -209,14 +261,18 @@ impl Filesystem for FuseAdapter {
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(Errno::EINVAL);
         }
-        self.reply_empty(self.tree.rename((parent.0, name), (new_parent.0, new_name), flags.is_empty()), reply);
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        self.answer(true, move |adapter| {
+            let renamed = adapter.tree.rename((parent.0, &name), (new_parent.0, &new_name), flags.is_empty());
+            adapter.reply_empty(renamed, reply);
+        });
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.tree.open(inode.0, is_truncating(flags.0)) {
-            Ok(opened) => reply.opened(FileHandle(opened.handle), cache_flags(opened.keeps_cache)),
-            Err(error) => reply.error(self.error(&error)),
-        }
+        let access = access(flags.0);
+        self.answer(access == Access::Truncate, move |adapter| {
+            adapter.reply_opened(adapter.tree.open(inode.0, access), reply);
+        });
     }
 
     fn create(
@@ -230,16 +286,10 @@ impl Filesystem for FuseAdapter {
         reply: ReplyCreate,
     ) {
         let (mode, is_exclusive) = (mode & !umask & 0o777, flags & libc::O_EXCL != 0);
-        match self.tree.create(parent.0, name, mode, is_exclusive, is_truncating(flags)) {
-            Ok((inode, attributes, opened)) => reply.created(
-                &ATTRIBUTE_LIFETIME,
-                &self.file_attributes(inode, &attributes),
-                GENERATION,
-                FileHandle(opened.handle),
-                cache_flags(opened.keeps_cache),
-            ),
-            Err(error) => reply.error(self.error(&error)),
-        }
+        let (access, name) = (access(flags), name.to_owned());
+        self.answer(access == Access::Truncate, move |adapter| {
+            adapter.reply_created(adapter.tree.create(parent.0, &name, mode, is_exclusive, access), reply);
+        });
     }
 
     fn read(
@@ -271,18 +321,24 @@ impl Filesystem for FuseAdapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.tree.write(handle.0, offset, data) {
-            Ok(()) => reply.written(data.len() as u32),
-            Err(error) => reply.error(self.error(&error)),
+        if self.tree.is_write_slow(handle.0) {
+            let data = data.to_vec();
+            self.answer(true, move |adapter| adapter.reply_written(handle, offset, &data, reply));
+        } else {
+            self.reply_written(handle, offset, data, reply);
         }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.reply_empty(self.tree.flush(handle.0), reply);
+        self.answer(self.tree.is_changed(handle.0), move |adapter| {
+            adapter.reply_empty(adapter.tree.close(handle.0), reply);
+        });
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.reply_empty(self.tree.flush(handle.0), reply);
+        self.answer(self.tree.is_changed(handle.0), move |adapter| {
+            adapter.reply_empty(adapter.tree.flush(handle.0), reply);
+        });
     }
 
     fn release(
@@ -295,8 +351,10 @@ impl Filesystem for FuseAdapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.tree.release(handle.0);
-        reply.ok();
+        self.answer(self.tree.is_changed(handle.0), move |adapter| {
+            adapter.tree.release(handle.0);
+            reply.ok();
+        });
     }
 
     fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -307,16 +365,50 @@ impl Filesystem for FuseAdapter {
     }
 
     fn readdir(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let entries = match self.tree.directory_entries(handle.0) {
-            Ok(entries) => entries,
+        let directory = match self.tree.directory(handle.0) {
+            Ok(directory) => directory,
             Err(error) => return reply.error(self.error(&error)),
         };
-        let dots = [".", ".."].map(|name| (inode, true, OsStr::new(name)));
-        let found = entries.iter().map(|entry| (UNKNOWN_INODE, entry.attributes.is_directory, entry.name.as_os_str()));
+        let dots = DOTS.map(|name| (inode, true, OsStr::new(name)));
+        let found = directory.entries().iter();
+        let found = found.map(|entry| (UNKNOWN_INODE, entry.attributes.is_directory, entry.name.as_os_str()));
         for (next, (inode, is_directory, name)) in (1..).zip(dots.into_iter().chain(found)).skip(offset as usize) {
             if reply.add(inode, next, file_type(is_directory), name) {
                 break;
             }
+        }
+        reply.ok();
+    }
+
+    fn readdirplus(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let directory = match self.tree.directory_with_attributes(handle.0) {
+            Ok(directory) => directory,
+            Err(error) => return reply.error(self.error(&error)),
+        };
+        // The kernel uses only the type of these two.
+        let own = self.file_attributes(inode.0, &DIRECTORY_ATTRIBUTES);
+        for (next, name) in (1..).zip(DOTS).skip(offset as usize) {
+            if reply.add(inode, next, name, &Duration::ZERO, &own, GENERATION) {
+                return reply.ok();
+            }
+        }
+        let first = (offset as usize).saturating_sub(DOTS.len());
+        let mut is_empty = offset >= DOTS.len() as u64;
+        for (position, entry) in directory.entries().iter().enumerate().skip(first) {
+            let (inode, attributes, lifetime) = match self.tree.look_up_listed(&directory, entry) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(error) if is_empty => return reply.error(self.error(&error)),
+                // The next call reports it.
+                Err(_) => break,
+            };
+            let attributes = self.file_attributes(inode, &attributes);
+            let next = (position + DOTS.len() + 1) as u64;
+            if reply.add(INodeNo(inode), next, &entry.name, &lifetime, &attributes, GENERATION) {
+                self.tree.forget(inode, 1);
+                break;
+            }
+            is_empty = false;
         }
         reply.ok();
     }

@@ -16,6 +16,9 @@ mod local_storage;
 mod mount;
 mod read_ahead;
 mod server_storage;
+mod slow_calls;
+#[cfg(test)]
+mod slow_storage;
 mod staged_file;
 mod storage;
 

@@ -12,6 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::file_tree::FileTree;
 use crate::fuse_adapter::FuseAdapter;
+use crate::slow_calls::SlowCalls;
 
 /// Number of threads that answer calls. Each program that waits for a server occupies one.
 const SESSION_THREADS: usize = 16;
@@ -54,7 +55,7 @@ impl Mount {
         let mount_point = mount_point.canonicalize()?;
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let tree = Arc::new(tree);
-        let adapter = FuseAdapter { tree: tree.clone(), user, group };
+        let adapter = FuseAdapter { tree: tree.clone(), slow_calls: SlowCalls::default(), user, group };
         let session = Session::new(adapter, &mount_point, &session_options(options))?.spawn()?;
         // This is an optimization that only root may make.
         let _ = set_kernel_read_ahead(&mount_point);
@@ -106,11 +107,11 @@ fn session_options(options: &MountOptions) -> Config {
 }
 
 /// Lets the kernel read further ahead in files of a mount. Only root may set it; other users keep the default of
-/// 128 KiB.
+/// 128 KiB. No file of the mount is accessed: a process that is killed while it waits for its own mount never ends.
 fn set_kernel_read_ahead(mount_point: &Path) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-    let device = fs::metadata(mount_point)?.dev();
-    let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", libc::major(device), libc::minor(device));
+    let mountinfo = fs::read("/proc/self/mountinfo")?;
+    let device = mounted_device(&mountinfo, mount_point).ok_or(io::ErrorKind::NotFound)?;
+    let setting = format!("/sys/class/bdi/{}/read_ahead_kb", String::from_utf8_lossy(device));
     fs::write(setting, (KERNEL_READ_AHEAD_BYTES / 1024).to_string())
 }
 
@@ -125,11 +126,12 @@ pub fn is_dead_mount(mount_point: &Path) -> bool {
 /// # Errors
 /// The I/O error of `/proc/self/mountinfo`.
 pub fn is_mounted(mount_point: &Path) -> io::Result<bool> {
-    Ok(has_mount(&fs::read("/proc/self/mountinfo")?, mount_point))
+    Ok(mounted_device(&fs::read("/proc/self/mountinfo")?, mount_point).is_some())
 }
 
-/// Reports whether the text of a mountinfo file (proc_pid_mountinfo(5)) contains a file system in user space at a directory.
-fn has_mount(mountinfo: &[u8], mount_point: &Path) -> bool {
+/// Returns the device numbers, as `MAJOR:MINOR`, of the file system in user space that a mountinfo file
+/// (proc_pid_mountinfo(5)) lists at a directory. Of several, the last one is visible.
+fn mounted_device<'t>(mountinfo: &'t [u8], mount_point: &Path) -> Option<&'t [u8]> {
     let mut escaped = Vec::new();
     for byte in mount_point.as_os_str().as_bytes() {
         match byte {
@@ -137,10 +139,11 @@ fn has_mount(mountinfo: &[u8], mount_point: &Path) -> bool {
             byte => escaped.push(*byte),
         }
     }
-    mountinfo.split(|byte| *byte == b'\n').any(|line| {
+    mountinfo.split(|byte| *byte == b'\n').rev().find_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
-        fields.nth(4) == Some(&escaped[..])
-            && fields.skip_while(|field| *field != b"-").nth(1).is_some_and(|found| FILE_SYSTEM_TYPES.contains(&found))
+        let (device, found_point) = (fields.nth(2)?, fields.nth(1)?);
+        let found_type = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (found_point == escaped && FILE_SYSTEM_TYPES.contains(&found_type)).then_some(device)
     })
 }
 
@@ -163,14 +166,59 @@ pub fn unmount_lazily(mount_point: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::slow_storage::SlowStorage;
+
+    #[test]
+    fn calls_are_answered_while_more_files_are_uploaded_than_there_are_threads() {
+        let [root, scratch, point] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        fs::write(root.path().join("stored"), "stored").unwrap();
+        let storage = Arc::new(SlowStorage::new(root.path()));
+        let tree = FileTree::new(storage.clone(), scratch.path(), Path::new(""), Arc::new(|_: &str| ()));
+        let options = MountOptions { source_name: "slow".to_owned(), ..MountOptions::default() };
+        let Ok(mount) = Mount::start(tree, point.path(), &options) else {
+            godwit_tests::skip!("fuse", "this machine does not permit to mount a file system in user space")
+        };
+        let (writers, uploads) = (2 * SESSION_THREADS, storage.hold_uploads());
+        thread::scope(|scope| {
+            for number in 0..writers {
+                let path = point.path().join(number.to_string());
+                scope.spawn(move || {
+                    let mut file = File::create(path).unwrap();
+                    file.write_all(b"written").unwrap();
+                    // Half of the uploads are those of fsync.
+                    if number % 2 == 0 {
+                        file.sync_all().unwrap();
+                    }
+                });
+            }
+            storage.wait_for_uploads(writers);
+            let (sender, receiver) = mpsc::channel();
+            let (stored, other) = (point.path().join("stored"), point.path().join("other"));
+            scope.spawn(move || {
+                fs::rename(&stored, &other).unwrap();
+                sender.send(fs::read(other).unwrap()).unwrap();
+            });
+            let read = receiver.recv_timeout(Duration::from_secs(20));
+            drop(uploads);
+            assert_eq!(read.as_deref(), Ok(&b"stored"[..]));
+        });
+        for number in 0..writers {
+            assert_eq!(fs::read(root.path().join(number.to_string())).unwrap(), b"written");
+        }
+        mount.unmount().unwrap();
+    }
 
     #[test]
     fn a_mount_is_found_in_the_list_of_the_kernel_by_its_directory_and_its_type() {
         let list = b"36 35 0:52 / /mnt/a\\040b rw,nosuid - fuse.godwit grpc+tcp://h rw\n\
                      37 35 0:53 / /mnt/c rw shared:1 - ext4 /dev/sda1 rw\n\
                      38 35 0:54 / /mnt/d rw shared:1 - fuse /data rw\n";
-        let found = ["/mnt/a b", "/mnt/c", "/mnt/d", "/mnt"].map(|point| has_mount(list, point.as_ref()));
-        assert_eq!(found, [true, false, true, false]);
+        let found = ["/mnt/a b", "/mnt/c", "/mnt/d", "/mnt"].map(|point| mounted_device(list, point.as_ref()));
+        assert_eq!(found, [Some(&b"0:52"[..]), None, Some(b"0:54"), None]);
     }
 }

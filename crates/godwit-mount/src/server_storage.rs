@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use godwit_transfer::path_text::{path_to_text, text_to_path};
 use godwit_transfer::unix_time::{time_from_unix, unix_time};
 use godwit_transfer::{Credentials, FileChange, RemoteFiles, StorageSpace, StoreOptions, TransferError};
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::block_cache::{BlockCache, FileVersionKey};
@@ -285,15 +286,11 @@ impl Storage for ServerStorage {
 }
 
 impl ServerFile {
-    fn read_ahead(&self) -> std::sync::MutexGuard<'_, ReadAhead> {
-        self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records a read of bytes, which are in `blocks`. The windows of all streams take at most half of the cache.
     fn record_read(&self, bytes: Range<u64>, blocks: Range<u64>) -> ReadPlan {
         let streams = &self.shared.stream_count;
         let max_window = self.shared.cache.max_blocks() / (2 * streams.load(Ordering::Relaxed).max(1));
-        let mut read_ahead = self.read_ahead();
+        let mut read_ahead = self.read_ahead.lock();
         let was_streaming = read_ahead.is_streaming();
         let plan = read_ahead.record_read(bytes, blocks, block_count(self.entry.size_bytes), max_window);
         match (was_streaming, read_ahead.is_streaming()) {
@@ -345,7 +342,7 @@ impl ServerFile {
 
 impl Drop for ServerFile {
     fn drop(&mut self) {
-        if self.read_ahead().is_streaming() {
+        if self.read_ahead.lock().is_streaming() {
             self.shared.stream_count.fetch_sub(1, Ordering::Relaxed);
         }
     }

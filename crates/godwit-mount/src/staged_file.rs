@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::NamedTempFile;
 
 use crate::local_storage::read_up_to;
@@ -90,17 +90,18 @@ impl StagedFile {
         self.scratch.as_file()
     }
 
-    fn lock(&self) -> MutexGuard<'_, StagedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Locks the content: nothing is written or stored until the guard is dropped.
     pub(crate) fn lock_content(&self) -> MutexGuard<'_, ()> {
-        self.content_lock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content_lock.lock()
+    }
+
+    /// Reports whether the content is being changed or stored.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.content_lock.is_locked()
     }
 
     fn mark_changed(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.is_changed, state.modified) = (true, None);
     }
 
@@ -131,19 +132,19 @@ impl StagedFile {
 
     /// Sets permissions and modification time; `None` keeps them. The caller sets those of the stored file.
     pub(crate) fn set_attributes(&self, mode: Option<u32>, modified: Option<SystemTime>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.mode = mode.map_or(state.mode, |mode| mode & 0o777);
         state.modified = modified.or(state.modified);
     }
 
     /// Reports whether the content differs from the stored file.
     pub(crate) fn is_changed(&self) -> bool {
-        self.lock().is_changed
+        self.state.lock().is_changed
     }
 
     /// Returns the attributes of the content.
     pub(crate) fn attributes(&self) -> Result<Attributes, StorageError> {
-        let state = self.lock();
+        let state = self.state.lock();
         let found = self.file().metadata().map_err(self.scratch_error())?;
         let written = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Ok(Attributes {
@@ -174,7 +175,7 @@ impl StagedFile {
         path: &Path,
     ) -> Result<(), StorageError> {
         let (is_changed, is_exclusive, mode, modified) = {
-            let state = self.lock();
+            let state = self.state.lock();
             (state.is_changed, state.is_exclusive, state.mode, state.modified)
         };
         if !is_changed {
@@ -183,7 +184,7 @@ impl StagedFile {
         // The time of the file system has steps of milliseconds. The exact time distinguishes versions of one size.
         let modified = modified.unwrap_or_else(SystemTime::now);
         storage.write_file(path, self.scratch.path(), &WriteOptions { mode, modified, is_exclusive })?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.is_changed, state.is_exclusive) = (false, false);
         let (mode_now, modified_now) = (state.mode, *state.modified.get_or_insert(modified));
         drop(state);

@@ -128,21 +128,21 @@ impl FingerprintKey<'_> {
     }
 
     /// Returns a fingerprint entry with this name and a value.
-    pub fn fact(self, value: String) -> FingerprintEntry {
+    pub fn entry(self, value: String) -> FingerprintEntry {
         FingerprintEntry { name: self.name(), value }
     }
 
     /// Reports whether a fingerprint entry has the name of this key.
-    pub fn is_of(self, fact: &FingerprintEntry) -> bool {
-        fact.name == self.name()
+    pub fn is_of(self, entry: &FingerprintEntry) -> bool {
+        entry.name == self.name()
     }
 }
 
 /// Returns the fingerprint entries as one text, in the given order.
-pub(crate) fn facts_text(facts: &[FingerprintEntry]) -> String {
+pub(crate) fn entries_text(entries: &[FingerprintEntry]) -> String {
     let text =
         |FingerprintEntry { name, value }: &FingerprintEntry| format!("Fact {{ name: {name:?}, value: {value:?} }}");
-    list_text(facts.iter().map(text))
+    list_text(entries.iter().map(text))
 }
 
 /// Returns the checksums of the reads of each block as one text, in the order of the blocks.
@@ -205,21 +205,21 @@ mod tests {
             (FingerprintKey::FiltersUsed, "the filters used"),
             (FingerprintKey::PicardMetrics, "--metrics"),
         ] {
-            let fact = key.fact("v".to_owned());
-            assert_eq!((fact.name.as_str(), fact.value.as_str()), (name, "v"));
-            assert!(key.is_of(&fact));
+            let entry = key.entry("v".to_owned());
+            assert_eq!((entry.name.as_str(), entry.value.as_str()), (name, "v"));
+            assert!(key.is_of(&entry));
         }
-        assert!(!FingerprintKey::Reads.is_of(&FingerprintKey::ReadsIndex.fact(String::new())));
+        assert!(!FingerprintKey::Reads.is_of(&FingerprintKey::ReadsIndex.entry(String::new())));
     }
 
     #[test]
     fn texts_have_the_bytes_of_earlier_versions() {
-        let fact = |name: &str, value: &str| FingerprintEntry { name: name.to_owned(), value: value.to_owned() };
-        let facts = [fact("--regions", "none"), fact("the command", "a \"b\"\tc")];
+        let entry = |name: &str, value: &str| FingerprintEntry { name: name.to_owned(), value: value.to_owned() };
+        let entries = [entry("--regions", "none"), entry("the command", "a \"b\"\tc")];
         let expected =
             r#"[Fact { name: "--regions", value: "none" }, Fact { name: "the command", value: "a \"b\"\tc" }]"#;
-        assert_eq!(facts_text(&facts), expected);
-        assert_eq!(facts_text(&[]), "[]");
+        assert_eq!(entries_text(&entries), expected);
+        assert_eq!(entries_text(&[]), "[]");
 
         let block = |lane, ordinal, content: &str| (BlockId { lane, ordinal }, content.to_owned());
         let blocks = BTreeMap::from([block(1, 0, "ef"), block(0, 7, "ab")]);

@@ -45,6 +45,9 @@ pub struct JobOptions {
 
 impl JobOptions {
     /// Checks that the options do not contradict each other.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] if they do, or if an interval list of the metrics is missing.
     pub fn check(&self) -> Result<(), PipelineError> {
         if self.recalibration.is_some() && self.python_step.is_some() {
             let problem = "--recalibrate and --step exclude each other; omit one of them, or run `godwit recalibrate` on \

@@ -22,7 +22,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytemuck::Pod;
 use godwit_files::{AtomicFile, AtomicSet, BUSY_MESSAGE, Journal, finish_publishing, is_locked, sync_directory};
@@ -36,9 +36,10 @@ pub use block_appender::BlockSummary;
 pub use block_starts::BlockStart;
 use block_starts::BlockStarts;
 use leftovers::{remove_leftovers, remove_temporary_files};
+use parking_lot::Mutex;
 
 use crate::error::PipelineError;
-use crate::fingerprint::{blocks_text, facts_text};
+use crate::fingerprint::{blocks_text, entries_text};
 use crate::journal::{
     AlignJournalEntry, BlockEntry, ClusterRun, DATA_DIRECTORY_PREFIX, FingerprintEntry, PartitionEntry,
 };
@@ -152,9 +153,9 @@ impl JobDirectory {
             let unfinished: Vec<PathBuf> = temporary_names.iter().map(|name| out.join(name)).collect();
             let directories = [run.data_directory.as_path(), path.as_path()];
             run.resumable = ResumablePaths::new(directories.into_iter().chain(unfinished.iter().map(PathBuf::as_path)));
-            let (facts, temporary) = (fingerprint.to_vec(), temporary_names.to_vec());
+            let (entries, temporary) = (fingerprint.to_vec(), temporary_names.to_vec());
             let start = AlignJournalEntry::Start {
-                fingerprint: facts,
+                fingerprint: entries,
                 temporary_names: temporary,
                 data_directory: data_bytes,
                 cluster_run,
@@ -285,8 +286,8 @@ impl JobDirectory {
     /// Returns a hash of all values on which the records depend: the fingerprint, and the reads of all blocks in the
     /// journal.
     pub fn records_fingerprint(&self) -> String {
-        let blocks = self.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = format!("{} {}", facts_text(&self.fingerprint), blocks_text(&blocks));
+        let blocks = self.checkpointed_blocks.lock();
+        let text = format!("{} {}", entries_text(&self.fingerprint), blocks_text(&blocks));
         blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
@@ -297,7 +298,7 @@ impl JobDirectory {
 
     /// Returns the BLAKE3 of the reads of a block that an earlier process aligned or that this process is aligning.
     pub fn reads_checksum(&self, id: BlockId) -> Option<String> {
-        let fed = self.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let fed = self.fed_blocks.lock();
         let before = || self.finished_blocks.get(&id).map(|entry| entry.reads_checksum.clone());
         fed.get(&id).map(|(_, content)| content.clone()).or_else(before)
     }
@@ -365,12 +366,12 @@ impl JobDirectory {
 
     /// Reports whether at least one block is stored, so that the job can be resumed.
     pub fn has_checkpoints(&self) -> bool {
-        !self.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.checkpointed_blocks.lock().is_empty()
     }
 
     /// Reports whether this process or an earlier one has written the block to the journal.
     pub fn is_checkpointed(&self, id: BlockId) -> bool {
-        self.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+        self.checkpointed_blocks.lock().contains_key(&id)
     }
 
     /// Returns the entry of a block that an earlier process aligned; `None` if the block must be aligned.
@@ -382,8 +383,8 @@ impl JobDirectory {
     /// process has read other reads for the block before.
     #[must_use]
     pub fn record_reads(&self, id: BlockId, reads: u64, content: String) -> bool {
-        self.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (reads, content.clone()));
-        let mut fed_checksums = self.fed_checksums.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fed_blocks.lock().insert(id, (reads, content.clone()));
+        let mut fed_checksums = self.fed_checksums.lock();
         *fed_checksums.entry(id).or_insert_with(|| content.clone()) == content
     }
 
@@ -526,10 +527,13 @@ pub fn check_fingerprint(
     before: &[FingerprintEntry],
     now: &[FingerprintEntry],
 ) -> Result<(), PipelineError> {
-    let value = |facts: &[FingerprintEntry], name: &str| {
-        facts.iter().find(|fact| fact.name == name).map_or_else(|| "not set".to_owned(), |fact| fact.value.clone())
+    let value = |entries: &[FingerprintEntry], name: &str| {
+        entries
+            .iter()
+            .find(|entry| entry.name == name)
+            .map_or_else(|| "not set".to_owned(), |entry| entry.value.clone())
     };
-    let mut names: Vec<&str> = before.iter().chain(now).map(|fact| fact.name.as_str()).collect();
+    let mut names: Vec<&str> = before.iter().chain(now).map(|entry| entry.name.as_str()).collect();
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name) && value(before, name) != value(now, name));
     if names.is_empty() {

@@ -63,6 +63,9 @@ pub struct MarkingOptions {
 
 impl MarkingOptions {
     /// Checks that the options do not contradict each other or the duplicate policy.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] if they do.
     pub fn check(&self, policy: DuplicatePolicy) -> Result<(), PipelineError> {
         let problem = if policy == DuplicatePolicy::None && *self != Self::default() {
             "--duplicates none marks no duplicates, so options for marking have no effect; omit them"
@@ -122,6 +125,9 @@ impl MarkingOptions {
 
     /// Returns the details of the records of a block that these options need: templates and barcodes. Both are empty
     /// for default options.
+    ///
+    /// # Errors
+    /// [`BarcodeError`] if a barcode of a record is not valid.
     pub fn block_details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
         let mut details = BlockDetails::default();
         if !self.needs_details() {

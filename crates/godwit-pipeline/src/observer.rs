@@ -1,8 +1,11 @@
 //! The events by which a running job reports its progress.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::PipelineError;
 
 /// Sample name in events of workflow steps that process all samples together.
 pub const ALL_SAMPLES: &str = "all samples";
@@ -177,6 +180,18 @@ pub trait Observer: Sync {
 /// Returns a function that reports warnings to an observer.
 pub fn warning_sink<'r>(observer: &'r dyn Observer) -> Box<dyn Fn(String) + 'r> {
     Box::new(move |message| observer.event(&Event::Warning { message }))
+}
+
+/// Reports to the user that a failed job keeps its checkpoints in `job_directory`. Returns the error of the job; that of an
+/// interruption names the directory itself, so that no warning is necessary.
+pub fn report_kept_checkpoints(error: PipelineError, job_directory: PathBuf, observer: &dyn Observer) -> PipelineError {
+    if matches!(error, PipelineError::Interrupted) {
+        return PipelineError::InterruptedResumable { job_directory };
+    }
+    let message =
+        format!("the checkpoints are in {}: add --resume to the same command to resume", job_directory.display());
+    observer.event(&Event::Warning { message });
+    error
 }
 
 /// An observer that ignores all events.

@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_files::AtomicFile;
 use godwit_kernels::sort::Spill;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::scratch::SpillFile;
@@ -150,7 +150,7 @@ impl<'s> PartitionedFile<'s> {
 
     /// Returns the total size of the contiguous parts from the start of the file, bytes.
     pub(crate) fn contiguous_bytes(&self) -> u64 {
-        self.lock_state().next_offset
+        self.state.lock().next_offset
     }
 
     /// Registers a part that an earlier process completed, instead of writing it again.
@@ -169,15 +169,10 @@ impl<'s> PartitionedFile<'s> {
         self.complete_part(index, BufferedPart { bytes: buffers.iter().map(BufferedBytes::bytes).sum(), buffers })
     }
 
-    fn lock_state(&self) -> MutexGuard<'_, PartitionedFileState> {
-        // Ignore the poisoned lock: the job ends after a panic of a thread, and this call only frees the state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a complete part. Writes this part and the complete parts that follow it as soon as their offsets are
     /// known.
     fn complete_part(&self, index: usize, part: BufferedPart) -> io::Result<()> {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.complete_parts.insert(index, part);
         let mut placed = Vec::new();
         while let Some(part) = {
@@ -194,7 +189,7 @@ impl<'s> PartitionedFile<'s> {
         drop(state);
         for (index, extent, part) in placed {
             self.write_part(extent.offset + extent.bytes, part)?;
-            let mut state = self.lock_state();
+            let mut state = self.state.lock();
             state.written_out_of_order.insert(index);
             while let Some(index) =
                 Some(state.written_prefix_parts).filter(|index| state.written_out_of_order.contains(index))
@@ -209,7 +204,7 @@ impl<'s> PartitionedFile<'s> {
     /// Returns the locations of the contiguous written parts from the start of the file. Other processes can read these
     /// parts.
     pub(crate) fn written_prefix(&self) -> Vec<PartExtent> {
-        let state = self.lock_state();
+        let state = self.state.lock();
         state.extents[..state.written_prefix_parts].to_vec()
     }
 
@@ -259,7 +254,7 @@ impl<'s> PartitionedFile<'s> {
     /// The I/O error of the file system; [`io::ErrorKind::InvalidData`] if a part is missing.
     pub fn finish_file(&self, parts: usize, last_bytes: &[u8]) -> io::Result<Vec<PartExtent>> {
         let (extents, end) = {
-            let mut state = self.lock_state();
+            let mut state = self.state.lock();
             (std::mem::take(&mut state.extents), state.next_offset)
         };
         if extents.len() != parts {
@@ -354,7 +349,7 @@ impl PartWriter<'_> {
     pub(crate) fn flush_for_checkpoint(&mut self) -> io::Result<PartLocation> {
         self.flush_buffer()?;
         if self.written_bytes > 0 {
-            return Ok(PartLocation::File { offset: self.file.lock_state().next_offset, bytes: self.written_bytes });
+            return Ok(PartLocation::File { offset: self.file.state.lock().next_offset, bytes: self.written_bytes });
         }
         let spilled = |piece: &BufferedBytes| match piece {
             BufferedBytes::Spilled { offset, bytes } => Ok((*offset, *bytes as u64)),
@@ -399,7 +394,7 @@ impl PartWriter<'_> {
     }
 
     fn write_through(&mut self) -> io::Result<()> {
-        let start = self.file.lock_state().next_offset;
+        let start = self.file.state.lock().next_offset;
         let waiting = std::mem::take(&mut self.part);
         if waiting.bytes > 0 {
             self.written_bytes += waiting.bytes;

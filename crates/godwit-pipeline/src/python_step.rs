@@ -140,7 +140,7 @@ impl PythonStep {
     /// Returns the fingerprint entry of this Python step.
     pub fn fingerprint_entry(&self) -> FingerprintEntry {
         let digest = self.module_digest.get(..16).unwrap_or("no file");
-        FingerprintKey::StepModule.fact(format!("{}, {digest}", self.function))
+        FingerprintKey::StepModule.entry(format!("{}, {digest}", self.function))
     }
 
     /// Returns the function as `MODULE:FUNCTION`.

@@ -10,7 +10,6 @@ mod collector;
 mod distributed_output;
 mod file_completion;
 mod outputs;
-mod parallel_partitions;
 mod partition;
 mod picard;
 mod qc;

@@ -1,5 +1,6 @@
 //! Scans the reference for callers: its contigs, checksums and indexes, and the assembly gaps in which regions may end.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -184,7 +185,8 @@ impl ScannedReference {
     /// Writes missing indexes of the reference beside it. Otherwise several callers would write them at the same time.
     ///
     /// # Errors
-    /// [`PipelineError::Corrupt`] for an index of another file, [`PipelineError::File`] if an index cannot be written.
+    /// [`PipelineError::Corrupt`] for an index of another file; [`PipelineError::Missing`] for a missing index in a read-only
+    /// file system, [`PipelineError::File`] if an index cannot be written for another reason.
     pub fn write_indexes(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
         let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
         let fai = beside("fai");
@@ -198,11 +200,11 @@ impl ScannedReference {
                 let problem = format!("it is the index of another file than {}; {remedy}", path.display());
                 return Err(PipelineError::Corrupt { path: fai, problem });
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut text = Vec::new();
                 fasta::write_fai(&self.contigs, &mut text)
                     .and_then(|()| write_atomically(&fai, &text))
-                    .map_err(PipelineError::file("write", &fai))?;
+                    .map_err(|error| index_error(&fai, "samtools faidx", error))?;
             }
             Err(error) => return Err(PipelineError::file("read", fai)(error)),
         }
@@ -215,10 +217,22 @@ impl ScannedReference {
         if needs_dictionary && !dictionary.is_file() {
             let line = |contig: &FaiRecord| format!("@SQ\tSN:{}\tLN:{}\n", contig.name, contig.bases);
             let text: String = ["@HD\tVN:1.6\n".to_owned()].into_iter().chain(self.contigs.iter().map(line)).collect();
-            write_atomically(&dictionary, text.as_bytes()).map_err(PipelineError::file("write", &dictionary))?;
+            write_atomically(&dictionary, text.as_bytes())
+                .map_err(|error| index_error(&dictionary, "samtools dict", error))?;
         }
         Ok(())
     }
+}
+
+/// Returns the error for an index of the reference that is missing and could not be written. `program`: the program that
+/// creates the index.
+fn index_error(path: &Path, program: &str, error: io::Error) -> PipelineError {
+    if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
+        return PipelineError::file("write", path)(error);
+    }
+    let remedy =
+        format!("create it with `{program}` where the reference is stored, because its file system is read-only here");
+    PipelineError::Missing { description: "the index of the reference", path: path.to_owned(), remedy }
 }
 
 /// Writes the `.gzi` of a reference, unless it exists with the same content. Returns whether it was written.

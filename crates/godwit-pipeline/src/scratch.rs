@@ -5,11 +5,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_kernels::sort::Spill;
 use godwit_process::TemporaryPath;
+use parking_lot::Mutex;
 
 use crate::error::with_file;
 
@@ -73,7 +74,7 @@ impl SpillFile {
     /// appends.
     pub(crate) fn take_digest(&self) -> blake3::Hash {
         let Some(digest) = &self.digest else { return blake3::hash(&[]) };
-        std::mem::take(&mut *digest.lock().unwrap_or_else(PoisonError::into_inner)).finalize()
+        std::mem::take(&mut *digest.lock()).finalize()
     }
 
     /// Reserves space for bytes that are written later, and returns the offset of the space. Reserved bytes that are
@@ -105,7 +106,7 @@ impl Spill for SpillFile {
     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
         let offset = self.with_path(self.file.append(bytes))?;
         if let Some(digest) = &self.digest {
-            digest.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+            digest.lock().update(bytes);
         }
         Ok(offset)
     }

@@ -11,15 +11,14 @@ use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Maximum number of attempts to remove a directory; an attempt fails if a thread creates files in it meanwhile.
 const REMOVAL_ATTEMPTS: u32 = 5;
-/// Maximum number of attempts to lock the list of temporary paths while another thread holds the lock.
-const LOCK_ATTEMPTS: u32 = 50;
-/// Interval between two attempts to lock the list.
-const LOCK_INTERVAL: Duration = Duration::from_millis(2);
+/// Maximum time to wait for the list of temporary paths while another thread holds its lock.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// All temporary paths of the process.
 static TEMPORARY_PATHS: Mutex<PathRegistry> = Mutex::new(PathRegistry { next: 0, paths: BTreeMap::new() });
@@ -42,10 +41,6 @@ impl PathRegistry {
     }
 }
 
-fn lock_registry() -> MutexGuard<'static, PathRegistry> {
-    TEMPORARY_PATHS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An entry of the list of temporary paths. Dropping this value removes the entry from the list, not the file.
 #[derive(Debug)]
 pub struct TemporaryPath(u64);
@@ -53,7 +48,7 @@ pub struct TemporaryPath(u64);
 impl TemporaryPath {
     /// Adds the path of a file or directory to the list; the file need not exist yet.
     pub fn new(path: &Path) -> Self {
-        lock_registry().add(path)
+        TEMPORARY_PATHS.lock().add(path)
     }
 
     /// Runs `create`, which creates the file at `path`, and adds the path to the list, under the lock of the list. So
@@ -62,7 +57,7 @@ impl TemporaryPath {
     /// # Errors
     /// The error of `create`; the path is then not added to the list.
     pub fn create<T, E>(path: &Path, create: impl FnOnce() -> Result<T, E>) -> Result<(T, Self), E> {
-        let mut paths = lock_registry();
+        let mut paths = TEMPORARY_PATHS.lock();
         let value = create()?;
         Ok((value, paths.add(path)))
     }
@@ -73,7 +68,7 @@ impl TemporaryPath {
     /// # Errors
     /// The error of `create`; the path is then not added to the list.
     pub fn create_directory<E>(path: &Path, create: impl FnOnce() -> Result<(), E>) -> Result<Option<Self>, E> {
-        let mut paths = lock_registry();
+        let mut paths = TEMPORARY_PATHS.lock();
         let exists = path.exists();
         create()?;
         Ok((!exists).then(|| paths.add(path)))
@@ -82,7 +77,7 @@ impl TemporaryPath {
 
 impl Drop for TemporaryPath {
     fn drop(&mut self) {
-        lock_registry().paths.remove(&self.0);
+        TEMPORARY_PATHS.lock().paths.remove(&self.0);
     }
 }
 
@@ -100,7 +95,7 @@ impl<T: AsRef<Path>> TemporaryItem<T> {
     /// # Errors
     /// The error of `make`; nothing is then added to the list.
     pub fn create<E>(make: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
-        let mut paths = lock_registry();
+        let mut paths = TEMPORARY_PATHS.lock();
         let value = make()?;
         Ok(Self { registration: paths.add(value.as_ref()), value })
     }
@@ -154,7 +149,7 @@ impl ResumablePaths {
         if DISCARDS_WORK.load(Ordering::Relaxed) {
             return;
         }
-        let listed = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let listed = std::mem::take(&mut *self.0.lock());
         if !listed.is_empty() {
             set_resume_instruction("finished work is stored: add --resume to the same command to resume");
         }
@@ -176,14 +171,7 @@ pub fn remove_and_block_temporary_paths() {
 /// Removes all files and directories on the list and returns the locked list; `None` if another thread does not release
 /// the lock in time.
 fn remove_registered_paths() -> Option<MutexGuard<'static, PathRegistry>> {
-    let locked = (0..LOCK_ATTEMPTS).find_map(|_| match TEMPORARY_PATHS.try_lock() {
-        Ok(paths) => Some(paths),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => {
-            std::thread::sleep(LOCK_INTERVAL);
-            None
-        }
-    })?;
+    let locked = TEMPORARY_PATHS.try_lock_for(LOCK_TIMEOUT)?;
     // Remove the newest paths first, because they may be inside older directories.
     for path in locked.paths.values().rev() {
         remove_path(path);
@@ -213,13 +201,13 @@ pub fn discard_resumable_work() {
 
 /// Sets the instruction for the user how to resume from the finished work on disk.
 pub fn set_resume_instruction(how: &'static str) {
-    *RESUME_INSTRUCTION.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
+    *RESUME_INSTRUCTION.lock() = Some(how);
 }
 
 /// Returns the last instruction of [`set_resume_instruction`]; `None` if there is none, or another thread holds its
 /// lock.
 pub fn resume_instruction() -> Option<&'static str> {
-    *RESUME_INSTRUCTION.try_lock().ok()?
+    *RESUME_INSTRUCTION.try_lock()?
 }
 
 #[cfg(test)]

@@ -33,6 +33,6 @@ pub use row_writer::{RowFormat, RowWriter};
 pub use rows::{Rows, without_metadata};
 pub use scoring_client::{ModelDescription, ModelName, ScoreError, ScoredRows, without_traceback};
 pub use statement_request::{
-    READY_LINE, StatementRequest, schema_from_bytes, schema_to_bytes, statement_transport_options,
+    READY_LINE, StatementRequest, fraction_to_bytes, schema_from_bytes, schema_to_bytes, statement_transport_options,
 };
 pub use unfinished_jobs::PipelineJobs;

@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -18,16 +19,19 @@ use futures_util::stream;
 use godwit_dataset::{Catalog, Principal};
 use godwit_flight::{
     Address, Batches, Client, ConnectionSecurity, DirectScan, Download, FlightError, SqlEngine, StatementDescription,
-    StatementResult, StatementWorkers, Status, StatusFuture,
+    StatementProgress, StatementResult, StatementWorkers, Status, StatusFuture,
 };
 use godwit_process::{LockedDirectory, TemporaryItem};
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::direct_scan::parse_direct_scan;
-use crate::statement_request::{READY_LINE, StatementRequest, schema_from_bytes, statement_transport_options};
+use crate::statement_request::{
+    READY_LINE, StatementRequest, fraction_from_bytes, schema_from_bytes, statement_transport_options,
+};
 
 /// Maximum time to wait for the exit of a statement process after its connection has failed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -206,7 +210,7 @@ impl SqlEngine for ProcessSqlEngine {
     fn statement_workers(&self) -> Option<StatementWorkers> {
         let limit = self.pool.limits.max_concurrent.max(1);
         let busy = limit.saturating_sub(self.pool.permits.available_permits());
-        let idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let idle = self.pool.idle.lock().len();
         Some(StatementWorkers { busy, idle, limit })
     }
 
@@ -235,16 +239,19 @@ impl SqlEngine for ProcessSqlEngine {
         principal: &Principal,
         sql: String,
         parameters: Option<RecordBatch>,
+        progress: StatementProgress,
     ) -> StatusFuture<'_, StatementResult> {
         let request = StatementRequest { is_describe: false, sql, parameters, grants: self.grants_of(principal) };
         Box::pin(async move {
             let mut statement = StatementExecution::start(self.pool.clone(), &request).await?;
+            let done = statement.done.clone();
+            progress.provide(move || f32::from_bits(done.load(Ordering::Relaxed)));
             // The statement process first sends a batch without rows, whose metadata lists the datasets that the
             // statement reads.
             let head = statement.next_batch().await?;
             let touched = head.and_then(|(_, said)| serde_json::from_slice(&said).ok());
             let datasets = touched.ok_or_else(|| Status::internal("a bug in godwit: a statement without a head"))?;
-            let first = statement.next_batch().await?;
+            let first = statement.next_rows().await?;
             let schema = statement.batches.schema().cloned();
             let schema = schema.ok_or_else(|| Status::internal("a bug in godwit: rows without columns"))?;
             let (sender, receiver) = mpsc::channel(MAX_QUEUED_BATCHES);
@@ -277,7 +284,7 @@ async fn forward_rows(
         match tokio::time::timeout_at(deadline, rows.send(Ok(item))).await {
             Ok(Ok(())) => {
                 next = tokio::select! {
-                    next = statement.next_batch() => next,
+                    next = statement.next_rows() => next,
                     // The client has disconnected. Do not compute until the next batch to notice it.
                     () = rows.closed() => return,
                 }
@@ -298,6 +305,8 @@ struct StatementExecution {
     pool: Arc<StatementProcessPool>,
     deadline: Instant,
     row_count: u64,
+    /// The bits of the fraction of the statement that is done.
+    done: Arc<AtomicU32>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -315,7 +324,9 @@ impl StatementExecution {
         let mut process = acquired.map_err(|_| pool.timeout_status())??;
         let started = tokio::time::timeout_at(deadline, process.client.download(ticket)).await;
         match started {
-            Ok(Ok(batches)) => Ok(Self { process, batches, pool, deadline, row_count: 0, _permit: place }),
+            Ok(Ok(batches)) => {
+                Ok(Self { process, batches, pool, deadline, row_count: 0, done: Arc::default(), _permit: place })
+            }
             Ok(Err(error)) => Err(pool.failure_status(&mut process, error).await),
             Err(_) => Err(pool.timeout_status()),
         }
@@ -341,9 +352,23 @@ impl StatementExecution {
         }
     }
 
+    /// Returns the next batch with rows, without its metadata, which contains the progress. A batch without rows only
+    /// reports progress.
+    async fn next_rows(&mut self) -> Result<Option<BatchWithMetadata>, Status> {
+        while let Some((batch, metadata)) = self.next_batch().await? {
+            if let Some(fraction) = fraction_from_bytes(&metadata) {
+                self.done.store(fraction.to_bits(), Ordering::Relaxed);
+            }
+            if batch.num_rows() > 0 {
+                return Ok(Some((batch, Bytes::new())));
+            }
+        }
+        Ok(None)
+    }
+
     /// Ends the statement successfully, and makes its process available for other statements.
     fn release_process(self) {
-        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.pool.idle.lock();
         idle.push(self.process);
     }
 }
@@ -374,7 +399,7 @@ impl StatementProcessPool {
     /// Returns an idle process with these grants. If there is none, stops idle processes with other grants, so that the
     /// number of processes never exceeds `max_concurrent`.
     fn take_idle_process(&self, view: &[u8]) -> Option<StatementProcess> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if let Some(at) = idle.iter().rposition(|worker| worker.grants == view) {
             return Some(idle.remove(at));
         }
@@ -386,7 +411,7 @@ impl StatementProcessPool {
 
     /// Returns the directory for the directories of processes; creates it if it does not exist.
     fn processes_directory(&self) -> io::Result<PathBuf> {
-        let mut created = self.processes_directory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut created = self.processes_directory.lock();
         // A program that removes old files may have removed the directory of a server that runs for months.
         if let Some(directory) = created.as_ref().filter(|directory| directory.path().is_dir()) {
             return Ok(directory.path().to_owned());
@@ -471,7 +496,8 @@ mod tests {
         let isolated = ProcessSqlEngine::new(command, limits, scratch.path().to_owned());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let running = isolated.execute(&Principal::default(), "SELECT 1".to_owned(), None);
+            let running =
+                isolated.execute(&Principal::default(), "SELECT 1".to_owned(), None, StatementProgress::default());
             tokio::select! {
                 _ = running => panic!("its worker has not started"),
                 () = async { while !named.exists() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
@@ -497,7 +523,7 @@ mod tests {
         let timeout = Duration::from_secs(2);
         let limits = StatementLimits { memory_bytes: 1 << 30, timeout, max_rows: u64::MAX, max_concurrent: 1 };
         let engine = ProcessSqlEngine::new(command, limits, directory.clone());
-        let outcome = engine.execute(&Principal::default(), "SELECT 1".to_owned(), None);
+        let outcome = engine.execute(&Principal::default(), "SELECT 1".to_owned(), None, StatementProgress::default());
         let outcome = tokio::time::timeout(Duration::from_secs(60), outcome).await.expect("the time limit applies");
         let status = outcome.err().expect("the process never becomes ready");
         assert_eq!(status.code(), godwit_flight::Code::DeadlineExceeded, "{status}");

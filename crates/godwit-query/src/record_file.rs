@@ -117,6 +117,7 @@ impl<'h> RecordFile<'h> {
     pub fn finish(self, statement: &str) -> Result<u64, StatementError> {
         let Self { path, writer, row_count } = self;
         let failed = |error: io::Error| write_error(&path, &error);
+        let duplicates = if let FormatWriter::Reads(file) = &writer { file.duplicate_count() } else { 0 };
         let finished = match writer {
             FormatWriter::Reads(file) => file.finish(),
             FormatWriter::Variants(file) => file.finish(),
@@ -126,14 +127,15 @@ impl<'h> RecordFile<'h> {
         let (mut out, index) = finished.map_err(|error| error.at_path(&path))?;
         out.flush().map_err(failed)?;
         let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
-        publish(file, index, statement, row_count).map_err(failed)?;
+        publish(file, index, statement, (row_count, duplicates)).map_err(failed)?;
         Ok(row_count)
     }
 }
 
 /// Writes index and manifest of a complete file, and gives all files their names. The file itself is last, because other
-/// programs may wait for it.
-fn publish(file: AtomicFile, index: Option<FileIndex>, statement: &str, records: u64) -> io::Result<()> {
+/// programs may wait for it. `counts`: the numbers of records, and of duplicates among them.
+fn publish(file: AtomicFile, index: Option<FileIndex>, statement: &str, counts: (u64, u64)) -> io::Result<()> {
+    let (records, duplicates) = counts;
     let path = file.path().to_owned();
     let mut entries =
         vec![godwit_pipeline::manifest::ManifestFile { records: Some(records), ..checksummed_entry(&file)? }];
@@ -149,6 +151,7 @@ fn publish(file: AtomicFile, index: Option<FileIndex>, statement: &str, records:
         verb: "query".to_owned(),
         fingerprint: vec![FingerprintEntry { name: "the statement".to_owned(), value: statement.to_owned() }],
         records,
+        duplicates,
         files: entries,
         ..Manifest::default()
     };

@@ -44,7 +44,7 @@ impl RemoteRows {
     /// # use godwit_flight::{Server, TransportOptions};
     /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
     /// # use godwit_dataset::Principal;
-    /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementResult, StatusFuture};
+    /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementProgress, StatementResult, StatusFuture};
     /// use godwit_flight::Client;
     /// use godwit_query::{RemoteRows, RowFormat, RowWriter};
     ///
@@ -54,7 +54,13 @@ impl RemoteRows {
     /// #         let (schema, parameters) = (self.0.schema(), Arc::new(arrow_schema::Schema::empty()));
     /// #         Box::pin(async { Ok(StatementDescription { schema, parameters }) })
     /// #     }
-    /// #     fn execute(&self, _: &Principal, _: String, _: Option<RecordBatch>) -> StatusFuture<'_, StatementResult> {
+    /// #     fn execute(
+    /// #         &self,
+    /// #         _: &Principal,
+    /// #         _: String,
+    /// #         _: Option<RecordBatch>,
+    /// #         _: StatementProgress,
+    /// #     ) -> StatusFuture<'_, StatementResult> {
     /// #         let batches = futures_util::stream::iter([Ok((self.0.clone(), bytes::Bytes::new()))]);
     /// #         let download = Download { schema: self.0.schema(), batches: Box::pin(batches) };
     /// #         Box::pin(async { Ok(StatementResult { download, datasets: Vec::new() }) })
@@ -111,7 +117,7 @@ impl RemoteRows {
     /// # use godwit_flight::{Server, TransportOptions};
     /// # use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
     /// # use godwit_dataset::Principal;
-    /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementResult, StatusFuture};
+    /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementProgress, StatementResult, StatusFuture};
     /// use std::time::Duration;
     ///
     /// use godwit_flight::pool::{Member, Pool, PoolNotice, WaitOptions};
@@ -123,7 +129,13 @@ impl RemoteRows {
     /// #         let (schema, parameters) = (self.0.schema(), Arc::new(arrow_schema::Schema::empty()));
     /// #         Box::pin(async { Ok(StatementDescription { schema, parameters }) })
     /// #     }
-    /// #     fn execute(&self, _: &Principal, _: String, _: Option<RecordBatch>) -> StatusFuture<'_, StatementResult> {
+    /// #     fn execute(
+    /// #         &self,
+    /// #         _: &Principal,
+    /// #         _: String,
+    /// #         _: Option<RecordBatch>,
+    /// #         _: StatementProgress,
+    /// #     ) -> StatusFuture<'_, StatementResult> {
     /// #         let batches = futures_util::stream::iter([Ok((self.0.clone(), bytes::Bytes::new()))]);
     /// #         let download = Download { schema: self.0.schema(), batches: Box::pin(batches) };
     /// #         Box::pin(async { Ok(StatementResult { download, datasets: Vec::new() }) })

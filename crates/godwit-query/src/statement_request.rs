@@ -99,6 +99,16 @@ pub fn schema_from_bytes(bytes: &[u8]) -> Option<SchemaRef> {
     Some(ipc::batch_from_bytes(bytes).ok()?.schema())
 }
 
+/// Encodes the fraction of a statement that is done, as the metadata of a batch of its rows.
+pub fn fraction_to_bytes(fraction: f32) -> [u8; 4] {
+    fraction.to_le_bytes()
+}
+
+/// Decodes a fraction that [`fraction_to_bytes`] encoded; `None` if the bytes are invalid.
+pub(crate) fn fraction_from_bytes(bytes: &[u8]) -> Option<f32> {
+    bytes.try_into().ok().map(f32::from_le_bytes)
+}
+
 fn invalid_batch(error: ArrowError) -> Status {
     Status::invalid_argument(error.to_string())
 }

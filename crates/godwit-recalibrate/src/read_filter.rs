@@ -4,8 +4,6 @@ use godwit_model::{RawRecord, flags};
 
 /// The code of the CIGAR operation N, a skipped region of the reference.
 const SKIPPED_REGION: u8 = 3;
-/// The first quality of a record without qualities.
-const NO_QUALITIES: u8 = 0xff;
 /// The mapping quality that stands for a missing one.
 const NO_MAPPING_QUALITY: u8 = 255;
 
@@ -18,7 +16,7 @@ pub(crate) fn is_mapped(record: RawRecord, flag: u16) -> bool {
 /// bases, and one quality for each base. If it is mapped, it starts within its contig, and its CIGAR has as many bases
 /// as the read and no skipped regions. `contig_lengths`: bases of each contig.
 pub(crate) fn is_well_formed(record: RawRecord, flag: u16, contig_lengths: &[u32]) -> bool {
-    if record.qualities().first().is_none_or(|quality| *quality == NO_QUALITIES) || record.read_group().is_none() {
+    if record.qualities().is_empty() || !record.has_qualities() || record.read_group().is_none() {
         return false;
     }
     if !is_mapped(record, flag) {

@@ -10,6 +10,7 @@
 
 mod audit;
 mod authorized_catalog;
+mod client_addresses;
 mod dataset_view;
 mod error;
 mod explain;

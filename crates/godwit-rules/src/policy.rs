@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use godwit_dataset::{Principal, Visa};
 use godwit_model::Region;
 use serde::Deserialize;
 
+use crate::client_addresses::ClientAddresses;
 use crate::error::PolicyError;
 use crate::grants::Grants;
 use crate::pseudonyms::{PseudonymKey, derive_key};
@@ -36,6 +38,8 @@ struct PolicyFile {
     /// Path of the file with the secret for pseudonyms. A relative path refers to the directory of the policy file.
     #[serde(default)]
     key: Option<PathBuf>,
+    #[serde(default)]
+    addresses: ClientAddresses,
     #[serde(default)]
     groups: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -73,6 +77,7 @@ impl VisaRequirement {
 /// An access policy: the rules that decide which data a principal may see.
 #[derive(Clone)]
 pub struct Policy {
+    addresses: ClientAddresses,
     groups: BTreeMap<String, Vec<String>>,
     visas: BTreeMap<String, VisaRequirement>,
     rules: Vec<Arc<Rule>>,
@@ -124,7 +129,7 @@ impl Policy {
     }
 
     fn validate(path: &Path, text: &str, written: PolicyFile, secret: Option<&[u8]>) -> Result<Self, PolicyError> {
-        let PolicyFile { groups, visas, rules, .. } = written;
+        let PolicyFile { addresses, groups, visas, rules, .. } = written;
         let key = secret.map(derive_key);
         let mut names: Vec<&str> = Vec::new();
         for (at, rule) in rules.iter().enumerate() {
@@ -142,7 +147,8 @@ impl Policy {
         let mut hasher = blake3::Hasher::new();
         hasher.update(text.as_bytes());
         hasher.update(key.as_ref().map_or(&[][..], |key| &key[..]));
-        Ok(Self { groups, visas, rules: rules.into_iter().map(Arc::new).collect(), key, digest: hasher.finalize() })
+        let (rules, digest) = (rules.into_iter().map(Arc::new).collect(), hasher.finalize());
+        Ok(Self { addresses, groups, visas, rules, key, digest })
     }
 
     /// Returns the rules that apply to a principal with this name and without visas. An unauthenticated principal has
@@ -152,7 +158,7 @@ impl Policy {
     }
 
     /// Returns the rules that apply to a principal.
-    pub fn grants_for(&self, principal: &Principal) -> Grants {
+    pub(crate) fn grants_for(&self, principal: &Principal) -> Grants {
         let shows = |wanted: &VisaRequirement| principal.visas().iter().any(|visa| wanted.matches(visa));
         self.grants_with_visas(principal.name(), &|visa| self.visas.get(visa).is_some_and(shows))
     }
@@ -176,6 +182,12 @@ impl Policy {
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(is_about).cloned().collect();
         let hashes = rules.iter().any(|rule| rule.mask.values().any(|mask| *mask == Mask::Hash));
         Grants { rules, key: self.key.filter(|_| hashes) }
+    }
+
+    /// Returns the principal of clients with this address, for protocols that do not authenticate clients; `None` if
+    /// `[addresses]` does not list the address.
+    pub fn principal_at(&self, address: IpAddr) -> Option<Principal> {
+        self.addresses.principal_name(address).map(Principal::named)
     }
 
     /// Returns whether the policy defines a visa with this name.
@@ -366,6 +378,26 @@ mod tests {
         assert_eq!(policy.grants_by_name("visa:study").rules.len(), 0, "a name is not a visa");
         assert!(read(&text.replace("visa:study", "visa:other")).unwrap_err().contains("[visas.other]"));
         assert!(read(&text.replace("source = 'https://dac'\n", "")).unwrap_err().contains("source"));
+    }
+
+    #[test]
+    fn clients_without_credentials_are_the_principals_of_their_addresses() {
+        let text = "[addresses]\n'10.1.0.0/16' = 'cluster'\n'10.1.0.9' = 'sequencer'\n'fd00::/8' = 'lab'\n";
+        let policy = read(text).unwrap();
+        let name = |address: &str| {
+            let principal = policy.principal_at(address.parse().unwrap());
+            principal.map(|principal| principal.name().to_owned())
+        };
+        assert_eq!(name("10.1.2.3").as_deref(), Some("cluster"));
+        assert_eq!(name("10.1.0.9").as_deref(), Some("sequencer"));
+        assert_eq!(name("fd12::1").as_deref(), Some("lab"));
+        assert_eq!(name("10.2.0.1"), None);
+        for (wrong, expected) in [("10.1.0.0/33", "10.1.0.0/33"), ("10.1.0.0/8", "10.0.0.0/8"), ("host", "host")] {
+            let problem = read(&format!("[addresses]\n'{wrong}' = 'cluster'\n")).unwrap_err();
+            assert!(problem.contains(expected) && problem.contains("policy.toml"), "{wrong}: {problem}");
+        }
+        let problem = read("[addresses]\n'10.1.0.0/16' = ''\n").unwrap_err();
+        assert!(problem.contains("name"), "{problem}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A policy that is reloaded while a server runs, and its decisions about access to whole files.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use godwit_dataset::{Authorizer, Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, Principal};
 use godwit_files::FileStamp;
+use parking_lot::RwLock;
 
 use crate::authorized_catalog::AuthorizedCatalog;
 use crate::error::PolicyError;
@@ -43,7 +44,7 @@ impl PolicyStore {
 
     /// Returns the current policy.
     pub fn policy(&self) -> Arc<Policy> {
-        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.policy.read().clone()
     }
 
     /// Reloads the policy file if it has changed and was not modified since the last check. The wait lets a slow writer
@@ -53,7 +54,7 @@ impl PolicyStore {
     /// [`PolicyError`] if the new file is not a valid policy.
     pub fn reload_if_changed(&self) -> Option<Result<Arc<Policy>, PolicyError>> {
         let now = FileStamp::read(&self.path).ok();
-        let mut stamps = self.stamps.write().unwrap_or_else(PoisonError::into_inner);
+        let mut stamps = self.stamps.write();
         let is_settled = stamps.1 == now;
         stamps.1 = now;
         if now == stamps.0 || !is_settled {
@@ -67,7 +68,7 @@ impl PolicyStore {
         stamps.0 = now;
         drop(stamps);
         Some(read.inspect(|policy| {
-            *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy.clone();
+            *self.policy.write() = policy.clone();
         }))
     }
 

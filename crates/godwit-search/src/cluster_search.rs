@@ -11,8 +11,8 @@ use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
@@ -22,6 +22,7 @@ use godwit_cluster::{
 };
 use godwit_fleet::WorkerId;
 use godwit_process::TemporaryItem;
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::cluster_messages::{
@@ -86,18 +87,12 @@ fn create_rendezvous_directory(out: Option<&Path>) -> Result<TemporaryItem<TempD
 #[derive(Default)]
 struct FrameSource(Mutex<HashMap<u64, Vec<u8>>>);
 
-impl FrameSource {
-    fn lock_frames(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl DownloadSource for FrameSource {
     type Ticket = FrameTicket;
 
     fn open(&self, ticket: &FrameTicket) -> io::Result<DownloadBatches> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "unknown frame");
-        let bytes = self.lock_frames().remove(&ticket.frame).ok_or_else(missing)?;
+        let bytes = self.0.lock().remove(&ticket.frame).ok_or_else(missing)?;
         let batches =
             bytes_batch::split_into_batches(vec![Buffer::from_vec(bytes)]).map(|batch| Ok((batch, Bytes::new())));
         Ok(DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches) })
@@ -233,7 +228,7 @@ impl<'r> ClusterSearchWorkers<'r> {
         for (worker, state) in self.search_workers.iter_mut().enumerate() {
             if state.cluster_worker == Some(node) {
                 state.cluster_worker = None;
-                let mut frames = self.frame_source.lock_frames();
+                let mut frames = self.frame_source.0.lock();
                 state.sent_frames.drain(..).for_each(|frame| drop(frames.remove(&frame)));
                 let description = "was lost, because the cluster run lost its worker".to_owned();
                 state.ending = Some(WorkerExit { description, stderr_tail: "none".to_owned() });
@@ -260,7 +255,7 @@ impl<'r> ClusterSearchWorkers<'r> {
     fn send_frame(&mut self, search_worker: usize, node: WorkerId, bytes: Vec<u8>) {
         let frame = self.next_frame;
         self.next_frame += 1;
-        self.frame_source.lock_frames().insert(frame, bytes);
+        self.frame_source.0.lock().insert(frame, bytes);
         let state = &mut self.search_workers[search_worker];
         state.sent_frames.push(frame);
         let process = SearchProcess { search_worker, attempt: state.attempt };

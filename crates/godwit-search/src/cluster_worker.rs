@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
 use godwit_cluster::{ConnectionError, WorkerInputs, WorkerOptions, WorkerSession, bytes_batch};
+use parking_lot::Mutex;
 
 use crate::cluster_messages::{
     FrameTicket, SearchEvent, SearchMessages, SearchProcess, SearchTask, SearchWorkerCommand,
@@ -66,7 +66,7 @@ pub fn run_cluster_worker<T>(
             SearchWorkerCommand::Start { process } => node.start_search_worker(process, &frame_sender),
             SearchWorkerCommand::SendFrame { process, frame } => Ok(node.send_frame(process, frame)?),
             SearchWorkerCommand::Stop { process } => {
-                drop(node.lock_workers().remove(&process));
+                drop(node.search_workers.lock().remove(&process));
                 Ok(())
             }
             SearchWorkerCommand::ReadAhead { extents } => {
@@ -74,7 +74,7 @@ pub fn run_cluster_worker<T>(
                 Ok(())
             }
         });
-        node.lock_workers().clear();
+        node.search_workers.lock().clear();
         // The thread that forwards replies ends when the last search worker has ended.
         drop(frame_sender);
         connection.stop_waiting_for_commands();
@@ -83,10 +83,6 @@ pub fn run_cluster_worker<T>(
 }
 
 impl SearchWorkerHost<'_> {
-    fn lock_workers(&self) -> std::sync::MutexGuard<'_, HashMap<SearchProcess, WorkerProcess>> {
-        self.search_workers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn start_search_worker(
         &self,
         process: SearchProcess,
@@ -96,7 +92,7 @@ impl SearchWorkerHost<'_> {
         let frame_sender = frame_sender.clone();
         let on_frame = move |frame| frame_sender.send(WorkerFrame { worker, attempt, frame }).is_ok();
         // Hold the lock until the process is in the map, because the process may end at once.
-        let mut workers = self.lock_workers();
+        let mut workers = self.search_workers.lock();
         let error = match WorkerProcess::start(self.task.engine.worker_command(&self.program), on_frame, None) {
             Ok(child) => {
                 workers.insert(process, child);
@@ -117,7 +113,7 @@ impl SearchWorkerHost<'_> {
         while let Some((batch, _)) = incoming.next_batch()? {
             bytes.extend_from_slice(bytes_batch::batch_as_bytes(&batch));
         }
-        if let Some(child) = self.lock_workers().get_mut(&process) {
+        if let Some(child) = self.search_workers.lock().get_mut(&process) {
             child.send_frame(&bytes);
         }
         Ok(())
@@ -130,7 +126,7 @@ impl SearchWorkerHost<'_> {
             match frame {
                 Some(frame) => self.connection.upload(process, vec![Buffer::from_vec(frame)])?,
                 None => {
-                    let child = self.lock_workers().remove(&process);
+                    let child = self.search_workers.lock().remove(&process);
                     if let Some(child) = child {
                         let exit = child.wait_for_exit();
                         self.connection.send_event(SearchEvent::Exited { process, exit })?;

@@ -32,7 +32,8 @@ pub enum SearchProgram {
 
 impl SearchProgram {
     /// The programs of BLAST+.
-    pub const BLAST_PROGRAMS: [Self; 5] = [Self::Blastp, Self::Blastn, Self::Blastx, Self::Tblastn, Self::Tblastx];
+    pub(crate) const BLAST_PROGRAMS: [Self; 5] =
+        [Self::Blastp, Self::Blastn, Self::Blastx, Self::Tblastn, Self::Tblastx];
 
     /// Returns the name of the program.
     pub fn name(self) -> &'static str {
@@ -158,7 +159,7 @@ impl SearchCommand {
     }
 
     /// Returns the parameters for starting workers that read their queries from the file `query_path`.
-    pub fn worker_spec(&self, query_path: PathBuf) -> WorkerSpec {
+    pub(crate) fn worker_spec(&self, query_path: PathBuf) -> WorkerSpec {
         let (program, arguments) = (self.program.name().to_owned(), self.arguments.clone());
         WorkerSpec { program, arguments, query_path, tool_search: self.tool_search.clone() }
     }

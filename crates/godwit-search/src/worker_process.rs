@@ -5,11 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use godwit_engines::EngineError;
 use godwit_engines::searcher::blast;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::tool_search::ToolSearch;
@@ -40,7 +41,7 @@ impl WorkerSpec {
     ///
     /// # Errors
     /// [`EngineError::NotInstalled`] if the program is not installed.
-    pub fn find_worker_program(&self) -> Result<(PathBuf, String), EngineError> {
+    pub(crate) fn find_worker_program(&self) -> Result<(PathBuf, String), EngineError> {
         let Some(bulk) = &self.tool_search else {
             let worker = blast::find_worker()?;
             let version = blast::query_worker_version(&worker)?;
@@ -53,7 +54,7 @@ impl WorkerSpec {
     }
 
     /// Returns the command that starts a worker process.
-    pub fn worker_command(&self, worker: &Path) -> Command {
+    pub(crate) fn worker_command(&self, worker: &Path) -> Command {
         let mut command = Command::new(worker);
         match &self.tool_search {
             Some(bulk) => {
@@ -100,7 +101,7 @@ impl WarningPrinter {
     fn is_new(&self, line: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         line.hash(&mut hasher);
-        self.printed.lock().unwrap_or_else(PoisonError::into_inner).insert(hasher.finish())
+        self.printed.lock().insert(hasher.finish())
     }
 }
 
@@ -149,7 +150,7 @@ impl WorkerProcess {
                 if let Some(printer) = &warnings {
                     printer.print(&line);
                 }
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = kept.lock();
                 kept.push_back(line);
                 if kept.len() > MAX_STDERR_LINES {
                     kept.pop_front();
@@ -160,7 +161,7 @@ impl WorkerProcess {
     }
 
     /// Sends a request to the worker. If the worker has exited, the request is dropped; `on_frame` receives `None`.
-    pub fn send_frame(&mut self, frame: &[u8]) {
+    pub(crate) fn send_frame(&mut self, frame: &[u8]) {
         let written = self.stdin.as_mut().map(|stdin| stdin.write_all(frame).and_then(|()| stdin.flush()));
         if let Some(Err(_)) = written {
             self.stdin = None;
@@ -183,7 +184,7 @@ impl WorkerProcess {
         for reader in self.readers.drain(..) {
             let _ = reader.join();
         }
-        let words = self.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = self.stderr_tail.lock();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         WorkerExit { description, stderr_tail: if words.is_empty() { "none".into() } else { words.join(" | ") } }
     }

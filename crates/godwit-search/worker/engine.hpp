@@ -153,6 +153,7 @@ private:
     void ResetHspStream();
     void SubmitHits(std::vector<HitList>& hits);
     void OpenDatabaseFiles();
+    void SetReadsRandomly(bool reads_randomly);
     /// Searches the batch in one pass over the whole database or all subjects.
     ncbi::CRef<ncbi::blast::CSearchResultSet> SearchAlone();
     void FormatReport(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);

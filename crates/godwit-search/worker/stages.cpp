@@ -48,6 +48,13 @@ void AdviseDatabaseReads(int advice) {
 
 }  // namespace
 
+/// Tells the kernel whether the next reads of the database are random. The files that are mapped may have changed since the
+/// last advice of random reads.
+void CEngine::SetReadsRandomly(bool reads_randomly) {
+    if (reads_randomly || m_ReadsRandomly) AdviseDatabaseReads(reads_randomly ? MADV_RANDOM : MADV_NORMAL);
+    m_ReadsRandomly = reads_randomly;
+}
+
 void CEngine::Prepare() {
     // Each search has its own query factory, because a shared factory loses the low-complexity masks.
     m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
@@ -86,8 +93,7 @@ void CEngine::CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& r
 
 void CEngine::Search(Range range, const function<bool(RangeHits&&, Range&)>& next) {
     StageClock clock(m_Seconds.search);
-    if (m_ReadsRandomly) AdviseDatabaseReads(MADV_NORMAL);
-    m_ReadsRandomly = false;
+    SetReadsRandomly(false);
     HooksScope scope;
     const size_t groups = m_Info.has_joint_hits ? 1 : m_Info.queries;
     RangeHits found;
@@ -200,12 +206,9 @@ void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, bool re
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.traceback);
-        m_ReadsRandomly = reads_randomly;
-        if (m_ReadsRandomly) {
-            // A worker that resumes a search may report before it searches.
-            if (!m_FilesAreOpen) OpenDatabaseFiles();
-            AdviseDatabaseReads(MADV_RANDOM);
-        }
+        // A worker that resumes a search may report before it searches.
+        if (reads_randomly && !m_FilesAreOpen) OpenDatabaseFiles();
+        SetReadsRandomly(reads_randomly);
         HooksScope scope;
         vector<HitList> hits = GetHits(bytes);
         SubmitHits(hits);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use godwit_columnar::{AlignmentBatchBuilder, AlignmentLayout};
-use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart, suggest_contig};
 use godwit_formats::bam::BamFile;
 use godwit_formats::sam::Header;
 use godwit_model::schema::alignment_columns;
@@ -20,6 +20,8 @@ use crate::read_error::dataset_error;
 
 /// File name extensions of BAM indexes.
 pub(crate) const INDEX_EXTENSIONS: [&str; 2] = ["bai", "csi"];
+/// Columns by which the rows of reads are sorted in a file with `SO:coordinate`.
+const COORDINATE_ORDER: [&str; 2] = ["contig_id", "position"];
 
 /// The columns, the sample and the sort order of a file of aligned reads.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl ReadsTable {
     }
 
     pub(crate) fn sorted_by(&self) -> &[&'static str] {
-        if self.is_sorted { &["contig_id", "position"] } else { &[] }
+        if self.is_sorted { &COORDINATE_ORDER } else { &[] }
     }
 
     /// Returns an empty builder for the batches of a scan.
@@ -88,8 +90,10 @@ impl BamDataset {
 /// Converts regions with contig names to intervals with the contig ids of a file.
 pub(crate) fn intervals_in(genome: &Genome, regions: &[Region], path: &Path) -> Result<IntervalSet, DatasetError> {
     let span = |region: &Region| {
-        let contig = genome.contig_id(&region.contig).ok_or_else(|| DatasetError::InvalidRequest {
-            problem: format!("there is no contig {:?} in the header of {}", region.contig, path.display()),
+        let contig = genome.contig_id(&region.contig).ok_or_else(|| {
+            let near = suggest_contig(&region.contig, genome.contigs().iter().map(|contig| contig.name.as_str()));
+            let problem = format!("there is no contig {:?} in the header of {}{near}", region.contig, path.display());
+            DatasetError::InvalidRequest { problem }
         })?;
         Ok((contig.0, region.start, region.end))
     };
@@ -143,8 +147,9 @@ impl Dataset for BamDataset {
         Some(self.file.genome().contig_id(name).is_some())
     }
 
+    /// Returns the sort order of the header. A BAM with an index is sorted by coordinate, also without an `@HD` line.
     fn sorted_by(&self) -> &[&'static str] {
-        self.table.sorted_by()
+        if self.index.usable().is_some() { &COORDINATE_ORDER } else { self.table.sorted_by() }
     }
 
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<ScanPart>, DatasetError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use godwit_dataset::{Catalog, Dataset, DatasetError, DatasetWriter, PutRequest, TEMPORARY_DIRECTORY, read_only_error};
@@ -12,6 +12,7 @@ use godwit_delta::ReferenceStore;
 use godwit_formats::file_format::FileFormat;
 use godwit_formats::intervals::IntervalFormat;
 use godwit_io::crypt4gh;
+use parking_lot::Mutex;
 
 use crate::bam_dataset::{self, BamDataset};
 use crate::bbi_dataset::BbiDataset;
@@ -343,7 +344,7 @@ impl DatasetRoot {
 
     /// Returns the format that the content of a file shows. The content is read only once for each state of the file.
     fn detect_format(&self, file: &FileSnapshot, by_name: DatasetFormat) -> Result<DatasetFormat, DatasetError> {
-        let known = || self.formats_by_content.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.formats_by_content.lock();
         if let Some((_, format)) = known().get(&file.path).filter(|(state, _)| *state == file.fingerprint) {
             return Ok(*format);
         }
@@ -533,7 +534,7 @@ impl Catalog for DatasetRoot {
         };
         let path = self.path_of(name)?;
         let mut seen = self.snapshot(&path, by_name, name)?;
-        let locked = || self.open_datasets.lock().unwrap_or_else(PoisonError::into_inner);
+        let locked = || self.open_datasets.lock();
         for _ in 0..MAX_OPEN_ATTEMPTS {
             if let Some(found) = locked().get(name).filter(|found| found.version() == seen.0.version) {
                 return Ok(found.clone());

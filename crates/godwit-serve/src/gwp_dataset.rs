@@ -98,7 +98,7 @@ impl GwpDataset {
     }
 }
 
-/// Decodes the next batch of rows; `None` if `stretches` is empty. Removes the decoded rows from `stretches`.
+/// Decodes the next batch of rows; `None` if `ranges` is empty. Removes the decoded rows from `ranges`.
 fn next_batch(
     file: &GwpFile,
     schema: &SchemaRef,

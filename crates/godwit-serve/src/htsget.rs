@@ -13,7 +13,7 @@ mod file_layout;
 mod request;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use godwit_dataset::web::{FILE_DATA_PATH, FilePart, FileTickets, READS_PREFIX, VARIANTS_PREFIX, WebBody, WebRequest};
@@ -24,6 +24,7 @@ use godwit_dataset::{
 use godwit_io::bgzf::{ChunkBlocks, extract_chunk};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -275,7 +276,7 @@ impl Htsget {
 
     /// Returns the layout of a file. The layout is read only once for each state of the file.
     fn cached_layout(&self, file: &HtsgetFile) -> Result<Arc<FileLayout>, HtsgetError> {
-        let known = || self.inner.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.inner.layouts.lock();
         if let Some(found) = known().get(&file.name).filter(|found| found.version == file.snapshot.version) {
             return Ok(found.clone());
         }

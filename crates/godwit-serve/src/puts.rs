@@ -16,8 +16,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::cast::AsArray as _;
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use godwit_columnar::{ColumnarError, PageCompression, ParquetFiles, TableParquetWriter};
 use godwit_dataset::{DatasetError, DatasetWriter, PutRequest, PutSummary, WriteMode};
 use godwit_files::{AtomicFile, sync_directory};
@@ -115,6 +116,7 @@ impl PutDirectory {
         schema: SchemaRef,
     ) -> Result<Box<dyn DatasetWriter>, DatasetError> {
         check_columns(&name, &schema)?;
+        let schema = storable_schema(&schema);
         let path = self.directory.join(path);
         let target = PutTarget {
             path,
@@ -189,6 +191,29 @@ fn check_columns(name: &str, schema: &Schema) -> Result<(), DatasetError> {
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => refused(format!("{name} has two columns {:?}; rename one of them", pair[0])),
         None => Ok(()),
+    }
+}
+
+/// Returns a schema in which dictionaries of text views, the categories of polars, are dictionaries of plain text. The
+/// Parquet writer cannot store the former.
+fn storable_schema(schema: &SchemaRef) -> SchemaRef {
+    let storable = |field: &FieldRef| match field.data_type() {
+        DataType::Dictionary(keys, values) if **values == DataType::Utf8View => {
+            let data_type = DataType::Dictionary(keys.clone(), Box::new(DataType::Utf8));
+            Arc::new(field.as_ref().clone().with_data_type(data_type))
+        }
+        _ => field.clone(),
+    };
+    let fields: Vec<FieldRef> = schema.fields().iter().map(storable).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// Converts a column to its type in [`storable_schema`].
+fn storable_column(column: &ArrayRef) -> ArrayRef {
+    let dictionary = column.as_any_dictionary_opt();
+    match dictionary.and_then(|dictionary| Some((dictionary, dictionary.values().as_string_view_opt()?))) {
+        Some((dictionary, views)) => dictionary.with_values(Arc::new(views.iter().collect::<StringArray>())),
+        None => column.clone(),
     }
 }
 
@@ -293,7 +318,7 @@ struct PutWriter {
 
 impl DatasetWriter for PutWriter {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
-        let fitting = RecordBatch::try_new(self.schema.clone(), batch.columns().to_vec());
+        let fitting = RecordBatch::try_new(self.schema.clone(), batch.columns().iter().map(storable_column).collect());
         let fitting = fitting.map_err(|error| DatasetError::InvalidRequest { problem: error.to_string() })?;
         self.rows += batch.num_rows() as u64;
         self.table.write(&fitting).map_err(|error| self.target.encode_error(error))
@@ -367,8 +392,8 @@ fn replace_part_list(directory: &Path, names: &[String]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{ArrayRef, Int32Array};
-    use arrow_schema::{DataType, Field};
+    use arrow_array::Int32Array;
+    use arrow_schema::Field;
 
     use super::*;
 

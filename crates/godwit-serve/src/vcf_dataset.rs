@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart, contig_lines};
 use godwit_formats::vcf::{
     IndexedRecords, IntervalFilter, Reader, VariantBatchBuilder, VariantLayout, VcfError, VcfFile,
 };
@@ -110,15 +110,15 @@ impl Dataset for VcfDataset {
         true
     }
 
-    /// Returns whether a contig exists. The index may contain contigs that the header does not describe.
+    /// Returns whether a contig exists. The index of a VCF lists the contigs with variants, of which the header may not
+    /// describe all. Contigs without variants are in the header only, and the header of a BCF lists all contigs.
     fn has_contig(&self, name: &str) -> Option<bool> {
-        let is_listed = self.layout.has_contig(name)
-            || self
-                .index
-                .usable()
-                .and_then(|index| index.contig_names())
-                .is_some_and(|names| names.iter().any(|one| one == name));
-        is_listed.then_some(true)
+        let indexed = self.index.usable().and_then(|index| index.contig_names());
+        let is_listed =
+            self.layout.has_contig(name) || indexed.is_some_and(|names| names.iter().any(|one| one == name));
+        let has_all_variants = indexed.is_some() || self.file.as_ref().is_some_and(|file| file.contig_ids().is_some());
+        let is_complete = has_all_variants && contig_lines(&self.layout.schema).next().is_some();
+        (is_listed || is_complete).then_some(is_listed)
     }
 
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<ScanPart>, DatasetError> {

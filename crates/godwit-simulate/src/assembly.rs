@@ -172,7 +172,7 @@ impl Assembly {
     ///
     /// # Errors
     /// [`SimulateError::Write`] if the file cannot be written.
-    pub fn write_fasta(&self, path: &Path) -> Result<(), SimulateError> {
+    pub(crate) fn write_fasta(&self, path: &Path) -> Result<(), SimulateError> {
         let mut fasta = AtomicTextFile::create(path, false)?;
         for contig in &self.contigs {
             fasta.text.extend_from_slice(b">");

@@ -12,6 +12,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryReservation;
 use godwit_dataset::{Dataset, DatasetError, Scan};
 
 use crate::interval_index::{BYTES_PER_ENTRY, IntervalEntry, IntervalIndex};
@@ -53,22 +54,15 @@ pub(crate) struct LiftedInterval<'c> {
     pub(crate) is_reverse: bool,
 }
 
-/// The part of an interval that one chain aligns.
-struct AlignedPart {
-    bases: i64,
-    lifted_start: i64,
-    lifted_end: i64,
-    lifted_contig: u32,
-    is_reverse: bool,
-}
-
 /// The blocks of all chains of a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ChainIndex {
     contigs: HashMap<String, ContigBlocks>,
     lifted_contigs: Vec<String>,
     /// Size of all names of contigs, bytes.
     name_bytes: usize,
+    /// The reserved memory, which is released when the index is dropped.
+    reservation: MemoryReservation,
 }
 
 fn invalid(problem: String) -> DataFusionError {
@@ -76,17 +70,17 @@ fn invalid(problem: String) -> DataFusionError {
 }
 
 impl ChainIndex {
-    /// Reads all blocks of a dataset.
+    /// Reads all blocks of a dataset. Their memory is taken from `reservation`.
     ///
     /// # Errors
-    /// The errors of reading the dataset; an error if it has no rows, or if the blocks need more than `memory_bytes`.
-    pub(crate) fn read(name: &str, dataset: &dyn Dataset, memory_bytes: usize) -> Result<Self> {
+    /// The errors of reading the dataset; an error if it has no rows, or if there is not enough memory.
+    pub(crate) fn read(name: &str, dataset: &dyn Dataset, reservation: MemoryReservation) -> Result<Self> {
         let schema = dataset.schema();
         let mut columns =
             CHAIN_COLUMNS.map(|column| schema.index_of(column)).into_iter().collect::<Result<Vec<_>, _>>()?;
         columns.sort_unstable();
         let scan = Scan { columns: Some(columns), regions: None };
-        let mut index = Self::default();
+        let mut index = Self { contigs: HashMap::new(), lifted_contigs: Vec::new(), name_bytes: 0, reservation };
         let mut lifted_contig_ids = HashMap::new();
         let mut count = 0;
         for part in dataset.parts(&scan, 1).map_err(to_datafusion_error)? {
@@ -95,11 +89,7 @@ impl ChainIndex {
                 count += batch.num_rows();
                 index.push_batch(name, &batch, &mut lifted_contig_ids)?;
                 let block_bytes = count.saturating_mul(size_of::<Block>() + BYTES_PER_ENTRY);
-                if block_bytes.saturating_add(index.name_bytes) > memory_bytes {
-                    return Err(DataFusionError::ResourcesExhausted(format!(
-                        "the blocks of {name} need more than {memory_bytes} bytes of memory"
-                    )));
-                }
+                index.reservation.try_resize(block_bytes.saturating_add(index.name_bytes))?;
             }
         }
         if count == 0 {
@@ -179,44 +169,117 @@ impl ChainIndex {
     }
 
     /// Returns the interval in the new assembly; `None` if no chain, or more than one, aligns at least the fraction
-    /// `min_match` of its bases, or if it has no bases.
-    pub(crate) fn lift(&self, contig: &str, start: i64, end: i64, min_match: f64) -> Option<LiftedInterval<'_>> {
+    /// `min_match` of its bases, or if it has no bases. `rows` is filled with the blocks that align some of its bases.
+    pub(crate) fn lift(
+        &self,
+        contig: &str,
+        start: i64,
+        end: i64,
+        min_match: f64,
+        rows: &mut Vec<u32>,
+    ) -> Option<LiftedInterval<'_>> {
         let contig = self.contigs.get(contig)?;
-        let mut parts: Vec<AlignedPart> = Vec::new();
-        let mut part_of_chain = HashMap::new();
+        let block = |row: u32| &contig.blocks[row as usize];
+        rows.clear();
         contig.index.for_each_overlap(start, end, |row| {
-            let block = &contig.blocks[row as usize];
-            let (low, high) = (start.max(block.start), end.min(block.end));
             // A block without bases aligns nothing.
-            if low >= high {
-                return ControlFlow::Continue(());
+            if start.max(block(row).start) < end.min(block(row).end) {
+                rows.push(row);
             }
-            let skipped = if block.is_reverse { block.end - high } else { low - block.start };
-            let lifted_start = block.lifted_start + skipped;
-            let lifted_end = lifted_start + (high - low);
-            let at = *part_of_chain.entry(block.chain).or_insert_with(|| {
-                parts.push(AlignedPart {
-                    bases: 0,
-                    lifted_start,
-                    lifted_end,
-                    lifted_contig: block.lifted_contig,
-                    is_reverse: block.is_reverse,
-                });
-                parts.len() - 1
-            });
-            let part = &mut parts[at];
-            part.bases += high - low;
-            part.lifted_start = part.lifted_start.min(lifted_start);
-            part.lifted_end = part.lifted_end.max(lifted_end);
             ControlFlow::Continue(())
         });
+        rows.sort_unstable_by_key(|row| block(*row).chain);
         let min_bases = min_match * (end - start) as f64;
-        let mut sufficient = parts.iter().filter(|part| part.bases as f64 >= min_bases);
-        let part = sufficient.next()?;
-        if sufficient.next().is_some() {
-            return None;
+        let mut found = None;
+        for of_chain in rows.chunk_by(|one, next| block(*one).chain == block(*next).chain) {
+            let (mut bases, mut lifted_start, mut lifted_end) = (0, i64::MAX, i64::MIN);
+            for block in of_chain.iter().map(|row| block(*row)) {
+                let (low, high) = (start.max(block.start), end.min(block.end));
+                let skipped = if block.is_reverse { block.end - high } else { low - block.start };
+                let first = block.lifted_start + skipped;
+                bases += high - low;
+                (lifted_start, lifted_end) = (lifted_start.min(first), lifted_end.max(first + (high - low)));
+            }
+            if (bases as f64) < min_bases {
+                continue;
+            }
+            if found.is_some() {
+                return None;
+            }
+            // The blocks of a chain have one contig and strand in the new assembly.
+            let Block { lifted_contig, is_reverse, .. } = *block(of_chain[0]);
+            let contig = &self.lifted_contigs[lifted_contig as usize];
+            found = Some(LiftedInterval { contig, start: lifted_start, end: lifted_end, is_reverse });
         }
-        let contig = &self.lifted_contigs[part.lifted_contig as usize];
-        Some(LiftedInterval { contig, start: part.lifted_start, end: part.lifted_end, is_reverse: part.is_reverse })
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
+    use datafusion::arrow::datatypes::SchemaRef;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+    use godwit_dataset::{BatchReader, DatasetKind, ScanPart};
+
+    use super::*;
+
+    /// A table of one block for each position.
+    #[derive(Debug)]
+    struct Blocks(RecordBatch);
+
+    impl Blocks {
+        fn new(count: i64) -> Self {
+            let numbers = |offset: i64| Arc::new((0..count).map(|at| at + offset).collect::<Int64Array>()) as ArrayRef;
+            let texts = |text| Arc::new((0..count).map(|_| Some(text)).collect::<StringArray>()) as ArrayRef;
+            let columns = [texts("a"), numbers(0), numbers(1), texts("b"), numbers(5), texts("+"), numbers(0)];
+            Self(RecordBatch::try_from_iter(CHAIN_COLUMNS.into_iter().zip(columns)).unwrap())
+        }
+    }
+
+    impl Dataset for Blocks {
+        fn kind(&self) -> DatasetKind {
+            DatasetKind::Table
+        }
+
+        fn schema(&self) -> SchemaRef {
+            self.0.schema()
+        }
+
+        fn bytes(&self) -> u64 {
+            0
+        }
+
+        fn version(&self) -> u64 {
+            0
+        }
+
+        fn has_regions(&self) -> bool {
+            false
+        }
+
+        fn parts(&self, _: &Scan, _: usize) -> Result<Vec<ScanPart>, DatasetError> {
+            Ok(vec![ScanPart::default()])
+        }
+
+        fn read(&self, _: &Scan, _: &ScanPart) -> Result<BatchReader, DatasetError> {
+            Ok(Box::new(std::iter::once(Ok(self.0.clone()))))
+        }
+    }
+
+    #[test]
+    fn chains_share_the_memory_of_their_statement() {
+        let count = 1000;
+        let of_blocks = count as usize * (size_of::<Block>() + BYTES_PER_ENTRY);
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(of_blocks * 3 / 2));
+        let read = || ChainIndex::read("c.chain", &Blocks::new(count), MemoryConsumer::new("chains").register(&pool));
+        let first = read().unwrap();
+        assert!(matches!(read().unwrap_err(), DataFusionError::ResourcesExhausted(_)));
+        drop(first);
+        let again = read().unwrap();
+        let lifted = again.lift("a", 10, 11, 1.0, &mut Vec::new());
+        assert_eq!(lifted, Some(LiftedInterval { contig: "b", start: 15, end: 16, is_reverse: false }));
     }
 }

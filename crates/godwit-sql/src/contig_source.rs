@@ -6,7 +6,8 @@ use std::sync::Arc;
 use datafusion::common::Column;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use godwit_dataset::Dataset;
+use godwit_dataset::{Dataset, region_error_message};
+use godwit_model::RegionError;
 
 use crate::dataset_table::dataset_of_table;
 use crate::genotypes::variants_of_table;
@@ -40,6 +41,12 @@ impl ContigSource {
             false if self.is_partial || known.is_empty() || known.contains(&None) => None,
             false => Some(false),
         }
+    }
+
+    /// Returns the message of a region error, with a suggestion if one of the datasets has the contig under another name.
+    pub(crate) fn region_error_message(&self, error: &RegionError) -> String {
+        let messages = self.datasets.iter().map(|dataset| region_error_message(error, &**dataset));
+        messages.max_by_key(String::len).unwrap_or_else(|| error.to_string())
     }
 
     /// Returns the dataset from which all values of the column are read; `None` if there is not exactly one.

@@ -116,10 +116,10 @@ fn file_url(file: &Path) -> Result<ListingTableUrl> {
 
 /// A table of a dataset that is read by [`Dataset::read`].
 #[derive(Debug)]
-struct DatasetTable {
-    name: String,
-    dataset: Arc<dyn Dataset>,
-    schema: SchemaRef,
+pub(crate) struct DatasetTable {
+    pub(crate) name: String,
+    pub(crate) dataset: Arc<dyn Dataset>,
+    pub(crate) schema: SchemaRef,
 }
 
 #[async_trait]

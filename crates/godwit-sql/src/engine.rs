@@ -23,6 +23,7 @@ use datafusion::object_store::ObjectStore;
 use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
@@ -47,6 +48,7 @@ use crate::liftover::{self, LiftoverFunction};
 use crate::mismatches::MISMATCHES;
 use crate::pileup::PILEUP;
 use crate::read_sweep::SweepFunction;
+use crate::scan_progress::ScanProgress;
 use crate::table_functions::DatasetFunction;
 
 /// Memory, threads and scratch space that a statement may use.
@@ -86,7 +88,7 @@ const MAX_CONSUMERS_SHOWN: usize = 3;
 /// use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 /// use futures_util::TryStreamExt as _;
 /// use godwit_dataset::Principal;
-/// use godwit_flight::SqlEngine as _;
+/// use godwit_flight::{SqlEngine as _, StatementProgress};
 /// use godwit_sql::QueryEngine;
 ///
 /// # #[derive(Debug)]
@@ -107,7 +109,7 @@ const MAX_CONSUMERS_SHOWN: usize = 3;
 ///
 /// let limit: ArrayRef = Arc::new(Int64Array::from(vec![200]));
 /// let parameters = RecordBatch::try_from_iter([("$1", limit)])?;
-/// let result = engine.execute(&Principal::default(), sql.to_owned(), Some(parameters)).await?;
+/// let result = engine.execute(&Principal::default(), sql.to_owned(), Some(parameters), StatementProgress::default()).await?;
 /// let batches: Vec<_> = result.download.batches.try_collect().await?;
 /// assert_eq!(batches.iter().map(|(batch, _)| batch.num_rows()).sum::<usize>(), 1);
 /// # Ok(())
@@ -167,6 +169,7 @@ impl std::fmt::Debug for QueryEngine {
 pub struct Rows {
     schema: SchemaRef,
     batches: SendableRecordBatchStream,
+    pub(crate) progress: Arc<ScanProgress>,
     /// The directory of spilled data, which must exist until the rows are dropped.
     _scratch: Option<Arc<LockedDirectory>>,
 }
@@ -258,6 +261,7 @@ impl QueryEngine {
             .with_memory_pool(Arc::new(pool))
             .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
             .build_arc()?;
+        let memory_pool = runtime.memory_pool.clone();
         let mut state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)
@@ -277,7 +281,7 @@ impl QueryEngine {
         }
         state.register_udtf(genotypes::FUNCTION_NAME, Arc::new(GenotypeFunction { tables: tables.clone() }));
         state.register_udtf(insert_sizes::FUNCTION_NAME, Arc::new(InsertSizeFunction { tables: tables.clone() }));
-        let lift = LiftoverFunction { tables: tables.clone(), memory_bytes: limits.memory_bytes };
+        let lift = LiftoverFunction { tables: tables.clone(), memory_pool };
         state.register_udtf(liftover::FUNCTION_NAME, Arc::new(lift));
         let windows = CoverageWindowsFunction { tables: tables.clone() };
         state.register_udtf(coverage_windows::FUNCTION_NAME, Arc::new(windows));
@@ -415,8 +419,17 @@ impl QueryEngine {
         if has_grouping(&plan) {
             state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(GROUPING_BATCH_ROWS)?;
         }
-        let batches = DataFrame::new(state, plan).execute_stream().await?;
-        Ok(Rows { schema: batches.schema(), batches, _scratch: self.scratch_directory.clone() })
+        let frame = DataFrame::new(state, plan);
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        let progress = ScanProgress::new(&plan);
+        let batches = execute_stream(plan, context)?;
+        Ok(Rows {
+            schema: batches.schema(),
+            batches,
+            progress: Arc::new(progress),
+            _scratch: self.scratch_directory.clone(),
+        })
     }
 
     /// Plans a statement, with these values for its parameters `$1`, `$2` and so on.

@@ -94,9 +94,9 @@ impl From<DataFusionError> for QueryError {
                 Some(name) => Self::TableNotFound { name: name.to_owned(), hint: String::new() },
                 None => Self::InvalidStatement { problem: error_messages::plan_error_message(text) },
             },
-            DataFusionError::NotImplemented(text) => Self::InvalidStatement {
-                problem: format!("this is not supported: {}", error_messages::user_message(text)),
-            },
+            DataFusionError::NotImplemented(text) => {
+                Self::InvalidStatement { problem: error_messages::unsupported_message(text) }
+            }
             DataFusionError::ResourcesExhausted(text) => {
                 Self::MemoryLimit { problem: error_messages::user_message(text) }
             }

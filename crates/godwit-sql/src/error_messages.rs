@@ -170,6 +170,15 @@ pub(crate) fn plan_error_message(text: &str) -> String {
     user_message(&text.replace("expects Numeric", "takes numbers").replace(" but received String", ", not text"))
 }
 
+/// Returns the message for a statement with a feature that the engine does not have.
+pub(crate) fn unsupported_message(text: &str) -> String {
+    if text.contains("Unsupported binary operator: PGOverlap") {
+        return "&& is not an operator of SQL; use AND, or filter('..') for an expression of samtools or bcftools"
+            .to_owned();
+    }
+    format!("this is not supported: {}", user_message(text))
+}
+
 /// Returns the text between the delimiters `before` and `behind`, and the text after `behind`.
 fn text_between<'t>(text: &'t str, before: &str, behind: &str) -> Option<(&'t str, &'t str)> {
     text.split_once(before)?.1.split_once(behind)
@@ -202,6 +211,8 @@ pub(crate) fn user_message(text: &str) -> String {
         );
     }
     let first = text.lines().next().unwrap_or_default();
+    // The list of operators that use most memory is on the next lines.
+    let first = first.split(" with top memory consumers").next().unwrap_or_default();
     replace_type_names(first)
 }
 

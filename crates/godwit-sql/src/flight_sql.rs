@@ -8,8 +8,8 @@ use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
 use godwit_dataset::Principal;
 use godwit_flight::{
-    Code, Download, ErrorReason, SqlEngine, StatementDescription, StatementResult, Status, StatusFuture,
-    advertised_batch, advertised_schema, dataset_status, split_batch,
+    Code, Download, ErrorReason, SqlEngine, StatementDescription, StatementProgress, StatementResult, Status,
+    StatusFuture, advertised_batch, advertised_schema, dataset_status, split_batch,
 };
 
 use crate::engine::{QueryEngine, Rows};
@@ -46,6 +46,7 @@ impl SqlEngine for QueryEngine {
         _caller: &Principal,
         sql: String,
         parameters: Option<RecordBatch>,
+        progress: StatementProgress,
     ) -> StatusFuture<'_, StatementResult> {
         Box::pin(async move {
             // Discard the accesses of descriptions and of failed statements, which returned no rows. They must not
@@ -56,6 +57,8 @@ impl SqlEngine for QueryEngine {
             // Clients of a server compare the schema of the rows with the one that they received before.
             let advertised = advertised_schema(plan.schema().as_arrow());
             let rows = self.execute_plan(plan).await?;
+            let scans = rows.progress.clone();
+            progress.provide(move || scans.fraction());
             let advertised = (!self.keeps_plan_schema).then_some(advertised);
             let schema = advertised.clone().unwrap_or_else(|| rows.schema().clone());
             let batches = stream::try_unfold(rows, |mut rows: Rows| async move {
@@ -169,7 +172,7 @@ mod tests {
         let engine = QueryEngine::new(Arc::new(RecordingCatalog(accesses.clone())), &limits).unwrap();
         let engine = engine.with_dataset_accesses(accesses);
         let principal = Principal::default();
-        let execute = |sql: &str| engine.execute(&principal, sql.to_owned(), None);
+        let execute = |sql: &str| engine.execute(&principal, sql.to_owned(), None, StatementProgress::default());
         assert!(execute("SELECT none FROM genes").await.is_err());
         engine.describe_statement(&principal, "SELECT name FROM samples".to_owned()).await.unwrap();
         let result = execute("SELECT name FROM sites").await.unwrap();

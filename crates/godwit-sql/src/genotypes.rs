@@ -19,10 +19,9 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use godwit_dataset::{Dataset, DatasetKind};
 
-use crate::dataset_table::TableCatalog;
+use crate::dataset_table::{DatasetTable, TableCatalog};
 use crate::genotype_dataset::{GenotypeDataset, SAMPLE_COLUMN};
-use crate::region_pushdown::{column_name, constrains_region, literal_value, regions_of_filters, text_value};
-use crate::scan::DatasetExec;
+use crate::region_pushdown::{column_name, constrains_region, literal_value, text_value};
 use crate::table_functions::{literal_text, to_datafusion_error, union_of_matches};
 
 /// Name of the SQL table function.
@@ -101,16 +100,13 @@ impl TableProvider for GenotypeTable {
         session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
-        _limit: Option<usize>,
+        limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let selected = samples_of_filters(filters);
         let rows = GenotypeDataset::new(self.variants.clone(), &self.samples, selected.as_ref());
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let regions = if rows.has_regions() { regions_of_filters(filters) } else { None };
-        let partitions = session.config().target_partitions();
         let name = format!("{FUNCTION_NAME}({})", self.name);
-        let columns = projection.unwrap_or(&all);
-        Ok(Arc::new(DatasetExec::new(Arc::new(rows), &name, columns, regions, partitions)?))
+        let table = DatasetTable { name, dataset: Arc::new(rows), schema: self.schema.clone() };
+        table.scan(session, projection, filters, limit).await
     }
 
     /// DataFusion still applies all conditions, as for the regions of other datasets.

@@ -74,10 +74,9 @@ pub(crate) fn interval_table(tables: &TableCatalog, name: &str, function: &str) 
     let schema = dataset.schema();
     for (at, column) in INTERVAL_COLUMNS.iter().enumerate() {
         let fits = |field: &Field| match field.data_type() {
-            DataType::Utf8 => at == 0,
-            DataType::Dictionary(_, values) => at == 0 && **values == DataType::Utf8,
             DataType::Int32 | DataType::Int64 => at > 0,
-            _ => false,
+            DataType::Dictionary(_, values) => at == 0 && values.is_string(),
+            data_type => at == 0 && data_type.is_string(),
         };
         if !schema.field_with_name(column).is_ok_and(fits) {
             return plan_err!(

@@ -118,6 +118,7 @@ mod read_filter;
 mod read_sweep;
 mod region_pushdown;
 mod scan;
+mod scan_progress;
 mod statement_server;
 mod table_functions;
 mod variant_expression;

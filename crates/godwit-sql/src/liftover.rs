@@ -5,7 +5,7 @@
 //! first. Conditions on the columns of the table are therefore applied before rows are lifted.
 
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use datafusion::arrow::array::builder::{Int32Builder, StringBuilder};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StructArray};
@@ -15,11 +15,13 @@ use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlanBuilder, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast,
 };
 use godwit_dataset::Dataset;
+use parking_lot::Mutex;
 
 use crate::chain_index::{CHAIN_COLUMNS, ChainIndex};
 use crate::dataset_table::TableCatalog;
@@ -39,8 +41,8 @@ const LIFTED: &str = "__godwit_lifted";
 #[derive(Debug)]
 pub(crate) struct LiftoverFunction {
     pub(crate) tables: TableCatalog,
-    /// Maximum memory for the blocks of a chain file, bytes.
-    pub(crate) memory_bytes: usize,
+    /// The memory of the statement, from which the blocks of chain files are taken.
+    pub(crate) memory_pool: Arc<dyn MemoryPool>,
 }
 
 impl TableFunctionImpl for LiftoverFunction {
@@ -67,7 +69,7 @@ impl TableFunctionImpl for LiftoverFunction {
                 version: chains.version(),
                 name: chain_name,
                 dataset: chains,
-                memory_bytes: self.memory_bytes,
+                memory_pool: self.memory_pool.clone(),
                 index: Mutex::default(),
             },
             min_match_bits: min_match.to_bits(),
@@ -107,15 +109,18 @@ struct LazyChainIndex {
     name: String,
     version: u64,
     dataset: Arc<dyn Dataset>,
-    memory_bytes: usize,
+    memory_pool: Arc<dyn MemoryPool>,
     /// The outcome of reading the chain file.
     index: Mutex<Option<Result<Arc<ChainIndex>, Arc<DataFusionError>>>>,
 }
 
 impl LazyChainIndex {
     fn get(&self) -> Result<Arc<ChainIndex>> {
-        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = || ChainIndex::read(&self.name, &*self.dataset, self.memory_bytes).map(Arc::new).map_err(Arc::new);
+        let mut index = self.index.lock();
+        let read = || {
+            let reservation = MemoryConsumer::new(format!("the blocks of {}", self.name)).register(&self.memory_pool);
+            ChainIndex::read(&self.name, &*self.dataset, reservation).map(Arc::new).map_err(Arc::new)
+        };
         index.get_or_insert_with(read).clone().map_err(DataFusionError::Shared)
     }
 }
@@ -178,10 +183,11 @@ impl ScalarUDFImpl for LiftFunction {
         let min_match = f64::from_bits(self.min_match_bits);
         let (mut names, mut strands) = (StringBuilder::new(), StringBuilder::new());
         let (mut lifted_starts, mut lifted_ends) = (Int32Builder::new(), Int32Builder::new());
+        let mut chain_rows = Vec::new();
         for row in 0..rows {
             let is_valid = contigs.is_valid(row) && starts.is_valid(row) && ends.is_valid(row);
             let lifted = match is_valid {
-                true => index.lift(contigs.value(row), starts.value(row), ends.value(row), min_match),
+                true => index.lift(contigs.value(row), starts.value(row), ends.value(row), min_match, &mut chain_rows),
                 false => None,
             };
             names.append_option(lifted.map(|lifted| lifted.contig));

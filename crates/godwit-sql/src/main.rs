@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use godwit_dataset::{Catalog, DatasetAccessList};
 use godwit_delta::ReferenceStore;
@@ -14,6 +14,7 @@ use godwit_query::{PipelineJobs, READY_LINE, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants};
 use godwit_serve::{CramOptions, DatasetRoot};
 use godwit_sql::{QueryEngine, QueryResources, serve_statements};
+use parking_lot::Mutex;
 
 /// Fraction of the memory limit of a server's statement that the SQL engine may allocate in its own accounting. The
 /// remaining memory is for allocations that the engine does not count.
@@ -108,7 +109,7 @@ fn engine_factory(options: StatementProcessOptions) -> Result<EngineFactory, Pro
     // Without a policy, all statements see the same data, so open the engine before the first statement arrives.
     let opened = Mutex::new(if has_grants { None } else { Some(open(&[])) });
     Ok(Box::new(move |grants: &[u8]| {
-        let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let opened = opened.lock().take();
         opened.unwrap_or_else(|| open(grants))
     }))
 }

@@ -11,7 +11,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Column, Result, plan_err};
 use datafusion::logical_expr::Expr;
 use godwit_dataset::{ContigLine, Dataset, contig_lines};
-use godwit_model::schema::alignment_columns::{HEADER_KEY, TAG_COLUMNS, TagType};
+use godwit_model::schema::alignment_columns::{HEADER_KEY, TAG_COLUMNS, TagType, alignments_without_dictionaries};
 
 use crate::filter_expression::{CigarLength, FilterExpression, Symbol, SymbolSource, Value};
 use crate::filter_function::{FUNCTION_NAME, RowFilter, condition, excerpt, invalid_expression};
@@ -20,6 +20,8 @@ use crate::filter_function::{FUNCTION_NAME, RowFilter, condition, excerpt, inval
 const OTHER_TAGS_COLUMN: &str = "other_tags";
 /// The column with the tag `RG`.
 const READ_GROUP_COLUMN: &str = "read_group";
+/// The column with the base qualities.
+const QUALITIES_COLUMN: &str = "qualities";
 /// The value of each base quality if a read has bases without qualities (SAMv1 §4.2.3).
 const MISSING_QUALITY: u8 = 0xff;
 
@@ -77,7 +79,7 @@ fn required_columns(symbol: Symbol) -> Vec<&'static str> {
         Symbol::MatePosition => vec!["mate_position"],
         Symbol::Name => vec!["name"],
         Symbol::Position => vec!["position"],
-        Symbol::Qualities => vec!["qualities", "bases"],
+        Symbol::Qualities => vec![QUALITIES_COLUMN, "bases"],
         Symbol::Tag([b'R', b'G']) => vec![READ_GROUP_COLUMN, OTHER_TAGS_COLUMN],
         Symbol::Tag(tag) => tag_column(tag).map(|(name, _)| name).into_iter().chain([OTHER_TAGS_COLUMN]).collect(),
         Symbol::TemplateLength => vec!["template_length"],
@@ -95,10 +97,7 @@ fn is_optional(symbol: Symbol, column: &str) -> bool {
 
 /// Returns the name and the type of the column of a tag; `None` if the tag has no column.
 fn tag_column(tag: [u8; 2]) -> Option<(&'static str, TagType)> {
-    const NAMES: [&str; TAG_COLUMNS.len()] =
-        ["tag_NM", "tag_AS", "tag_XS", "tag_MQ", "tag_MD", "tag_MC", "tag_SA", "tag_XA"];
-    let at = TAG_COLUMNS.iter().position(|(name, _)| *name == tag)?;
-    Some((NAMES[at], TAG_COLUMNS[at].1))
+    TAG_COLUMNS.iter().find(|column| column.tag == tag).map(|column| (column.name, column.tag_type))
 }
 
 /// Names from the SAM header that some symbols need.
@@ -152,51 +151,41 @@ impl RowFilter for ReadFilter {
 }
 
 /// The columns of a batch of reads, by their names. A column that no symbol needs is absent.
-struct ReadColumns<'h> {
-    integers: BTreeMap<&'static str, Int64Array>,
-    texts: BTreeMap<&'static str, StringArray>,
+struct ReadColumns<'f> {
+    integers: BTreeMap<&'f str, Int64Array>,
+    texts: BTreeMap<&'f str, StringArray>,
     qualities: Option<BinaryArray>,
     other_tags: Option<BinaryArray>,
-    header: &'h HeaderNames,
+    header: &'f HeaderNames,
 }
 
-/// Columns that contain integers.
-const INTEGER_COLUMNS: [&str; 11] = [
-    "contig_id",
-    "end_position",
-    "flags",
-    "mapping_quality",
-    "mate_position",
-    "position",
-    "template_length",
-    "tag_NM",
-    "tag_AS",
-    "tag_XS",
-    "tag_MQ",
-];
-/// Columns that contain texts.
-const TEXT_COLUMNS: [&str; 10] =
-    ["bases", "cigar", "contig", "mate_contig", "name", READ_GROUP_COLUMN, "tag_MD", "tag_MC", "tag_SA", "tag_XA"];
-
-impl<'h> ReadColumns<'h> {
-    fn new(names: &[String], arrays: &[ArrayRef], header: &'h HeaderNames) -> Result<Self, ArrowError> {
+impl<'f> ReadColumns<'f> {
+    fn new(names: &'f [String], arrays: &[ArrayRef], header: &'f HeaderNames) -> Result<Self, ArrowError> {
         let mut columns =
             Self { integers: BTreeMap::new(), texts: BTreeMap::new(), qualities: None, other_tags: None, header };
+        let schema = alignments_without_dictionaries();
         for (name, array) in names.iter().zip(arrays) {
-            if let Some(name) = INTEGER_COLUMNS.into_iter().find(|column| column == name) {
-                columns.integers.insert(name, cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone());
-            } else if let Some(name) = TEXT_COLUMNS.into_iter().find(|column| column == name) {
-                columns.texts.insert(name, cast(array, &DataType::Utf8)?.as_string::<i32>().clone());
-            } else {
-                let bytes = cast(array, &DataType::Binary)?.as_binary::<i32>().clone();
-                match name == OTHER_TAGS_COLUMN {
-                    true => columns.other_tags = Some(bytes),
-                    false => columns.qualities = Some(bytes),
+            match (name.as_str(), schema.field_with_name(name)?.data_type()) {
+                (QUALITIES_COLUMN, _) => columns.qualities = Some(binary_array(array)?),
+                (OTHER_TAGS_COLUMN, _) => columns.other_tags = Some(binary_array(array)?),
+                (name, DataType::Utf8) => {
+                    columns.texts.insert(name, cast(array, &DataType::Utf8)?.as_string::<i32>().clone());
+                }
+                (name, DataType::UInt8 | DataType::UInt16 | DataType::Int32) => {
+                    columns.integers.insert(name, cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone());
+                }
+                (name, data_type) => {
+                    let problem = format!("{FUNCTION_NAME}() cannot use the column {name} of type {data_type}");
+                    return Err(ArrowError::SchemaError(problem));
                 }
             }
         }
         Ok(columns)
     }
+}
+
+fn binary_array(array: &ArrayRef) -> Result<BinaryArray, ArrowError> {
+    Ok(cast(array, &DataType::Binary)?.as_binary::<i32>().clone())
 }
 
 /// One read of a batch.
@@ -291,5 +280,20 @@ impl SymbolSource for ReadRow<'_> {
             Symbol::TemplateLength => value.set_number(number("template_length", 0)),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_reads_do_not_have_are_rejected() {
+        let arrays: [ArrayRef; 1] = [Arc::new(StringArray::from(vec!["x"]))];
+        let names = |name: &str| [name.to_owned()];
+        let header = HeaderNames::default();
+        assert!(ReadColumns::new(&names("bases"), &arrays, &header).is_ok());
+        assert!(ReadColumns::new(&names("qualities"), &arrays, &header).is_ok_and(|found| found.qualities.is_some()));
+        assert!(ReadColumns::new(&names("altitude"), &arrays, &header).is_err());
     }
 }

@@ -14,7 +14,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::error::DataFusionError;
-use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart};
+use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart, region_error_message};
 use godwit_model::{Region, flags};
 
 use crate::dataset_table::{TableCatalog, table_provider};
@@ -77,7 +77,8 @@ impl TableFunctionImpl for SweepFunction {
         };
         let (name, reads) = find_sorted_reads(&self.tables, name, function)?;
         let region = region.map(|text| Region::parse(text, |contig| reads.has_contig(contig))).transpose();
-        let region = region.map_err(|error| DataFusionError::Plan(format!("{name}: {error}")))?;
+        let region = region
+            .map_err(|error| DataFusionError::Plan(format!("{name}: {}", region_error_message(&error, &*reads))))?;
         let rows = SweepDataset::new(self.kind, &name, reads, region).map_err(to_datafusion_error)?;
         table_provider(&format!("{function}({name})"), Arc::new(rows))
     }
@@ -95,7 +96,8 @@ pub(crate) fn find_sorted_reads(
     }
     if reads.sorted_by().is_empty() {
         return plan_err!(
-            "{name} is not sorted by position, as {function}() requires; sort it, for example with `samtools sort`"
+            "{function}() requires reads that are sorted by position, but the header of {name} does not have SO:coordinate; \
+             sort the file with `samtools sort`, or build its index with `samtools index` if it is a BAM file that is sorted"
         );
     }
     Ok((name, reads))
@@ -343,7 +345,7 @@ impl SweepPosition {
         };
         if !is_sorted {
             return Err(format!(
-                "its reads are not sorted at {contig}:{}, although its header declares them as sorted",
+                "its reads are not sorted at {contig}:{}, although its header or its index declares them as sorted",
                 position + 1
             ));
         }

@@ -15,6 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
@@ -41,6 +42,7 @@ pub(crate) struct DatasetExec {
     parts: Vec<ScanPart>,
     rows: Precision<usize>,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl DatasetExec {
@@ -82,7 +84,9 @@ impl DatasetExec {
         let partitioning = Partitioning::UnknownPartitioning(parts.len());
         let properties =
             PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, Boundedness::Bounded);
-        Ok(Self { dataset, name: name.to_owned(), scan, column_order, parts, rows, properties: Arc::new(properties) })
+        let (name, properties) = (name.to_owned(), Arc::new(properties));
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Self { dataset, name, scan, column_order, parts, rows, properties, metrics })
     }
 }
 
@@ -137,10 +141,12 @@ impl ExecutionPlan for DatasetExec {
         let (dataset, scan, part) = (self.dataset.clone(), self.scan.clone(), self.parts[partition].clone());
         let in_order = self.column_order.iter().copied().eq(0..self.column_order.len());
         let order = self.column_order.clone();
+        let rows_read = MetricBuilder::new(&self.metrics).output_rows(partition);
         builder.spawn_blocking(move || {
             let external = |error: godwit_dataset::DatasetError| DataFusionError::External(error.into());
             for batch in dataset.read(&scan, &part).map_err(external)? {
                 let batch = batch.map_err(external)?;
+                rows_read.add(batch.num_rows());
                 let batch = if in_order { batch } else { batch.project(&order)? };
                 let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 let batch = RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &rows)?;
@@ -152,6 +158,10 @@ impl ExecutionPlan for DatasetExec {
             Ok(())
         });
         Ok(builder.build())
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
     }
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {

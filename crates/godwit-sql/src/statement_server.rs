@@ -6,19 +6,24 @@
 //! a Unix socket, and the process returns the rows.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use godwit_dataset::Principal;
 use godwit_flight::{
-    Address, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server, SqlEngine,
-    StatementDescription, StatementResult, Status, Upload,
+    Address, BatchItem, ConnectionSecurity, DataPlane, Download, FlightError, PutResultStream, Routes, Server,
+    SqlEngine, StatementDescription, StatementProgress, StatementResult, Status, Upload,
 };
-use godwit_query::{StatementRequest, schema_to_bytes, statement_transport_options};
+use godwit_query::{StatementRequest, fraction_to_bytes, schema_to_bytes, statement_transport_options};
+use parking_lot::Mutex;
 
 use crate::engine::QueryEngine;
+
+/// Time without a batch after which the progress of a statement is sent without rows.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A function that creates the query engine for encoded grants.
 type EngineFactory = Box<dyn Fn(&[u8]) -> Result<QueryEngine, Status> + Send + Sync>;
@@ -32,7 +37,7 @@ struct StatementServer {
 
 impl StatementServer {
     fn engine_for_grants(&self, view: Vec<u8>) -> Result<Arc<QueryEngine>, Status> {
-        let mut opened = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.engine.lock();
         match &*opened {
             Some((own, engine)) if *own == view => Ok(engine.clone()),
             Some(_) => Err(Status::internal(
@@ -53,14 +58,16 @@ impl DataPlane for StatementServer {
             .ok_or_else(|| Status::internal("a bug in godwit: a malformed statement request"))?;
         let engine = self.engine_for_grants(request.grants)?;
         if !request.is_describe {
-            let StatementResult { download, datasets } =
-                engine.execute(&principal, request.sql, request.parameters).await?;
+            let progress = StatementProgress::default();
+            let started = engine.execute(&principal, request.sql, request.parameters, progress.clone());
+            let StatementResult { download, datasets } = started.await?;
             // First send a batch without rows, whose metadata lists the datasets that the statement reads.
             let metadata = serde_json::to_vec(&datasets);
             let metadata_bytes = metadata.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
             let head = (RecordBatch::new_empty(download.schema.clone()), Bytes::from(metadata_bytes));
-            let batches = stream::iter([Ok(head)]).chain(download.batches);
-            return Ok(Download { schema: download.schema, batches: Box::pin(batches) });
+            let schema = download.schema.clone();
+            let batches = stream::iter([Ok(head)]).chain(batches_with_progress(download, progress));
+            return Ok(Download { schema, batches: Box::pin(batches) });
         }
         // Send a batch without rows: its schema is the schema of the rows, and its metadata contains the schema of the
         // parameters.
@@ -73,6 +80,27 @@ impl DataPlane for StatementServer {
     async fn upload(&self, _: Principal, _: Upload) -> Result<PutResultStream, Status> {
         Err(Status::unimplemented("DoPut is not supported by this server"))
     }
+}
+
+/// Adds the progress of the statement to each batch, as metadata. If the statement returns no batch for some time, a
+/// batch without rows is inserted for its progress.
+fn batches_with_progress(
+    download: Download,
+    progress: StatementProgress,
+) -> impl Stream<Item = Result<BatchItem, Status>> {
+    let Download { schema, batches } = download;
+    stream::unfold(batches, move |mut batches| {
+        let (schema, progress) = (schema.clone(), progress.clone());
+        async move {
+            let next = tokio::select! {
+                biased;
+                next = batches.next() => next?.map(|(batch, _)| batch),
+                () = tokio::time::sleep(PROGRESS_INTERVAL) => Ok(RecordBatch::new_empty(schema)),
+            };
+            let metadata = Bytes::copy_from_slice(&fraction_to_bytes(progress.fraction()));
+            Some((next.map(|batch| (batch, metadata)), batches))
+        }
+    })
 }
 
 /// Serves statements on a Unix socket until the returned future is dropped. `open` creates the engine for the grants of

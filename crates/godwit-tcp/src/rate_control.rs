@@ -252,7 +252,7 @@ impl SlowStartMonitor {
 
     /// Returns the minimum of the recent round-trip times. The first packets may have much shorter times: if delays
     /// vary and packets arrive in order, packets in flight wait for the slowest of them, even without a queue.
-    pub fn min_rtt(&self) -> Option<Duration> {
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.samples.iter().map(|seen| seen.rtt).min()
     }
 }

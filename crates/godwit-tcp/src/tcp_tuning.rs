@@ -88,7 +88,7 @@ const LOSSY_SLOW_START_ROUND_TRIPS: u32 = 20;
 /// Shortest time between two samples of a connection after slow start.
 const LINK_RATE_SAMPLE_INTERVAL: Duration = Duration::from_millis(40);
 /// Time between two samples of a polite sender.
-pub const POLITE_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+const POLITE_SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of latest samples whose smallest round-trip time is used.
 const POLITE_RTT_SAMPLE_COUNT: usize = 4;
 

@@ -259,8 +259,9 @@ impl TransferSession {
             _ => None,
         });
         let requests = self.streams.iter().flat_map(|stream| stream.requests.values());
-        let patience = if self.has_idle_stream() { self.options.horizon } else { STALL_TIMEOUT };
-        let stalls = requests.map(|request| (request.last_progress + patience).max(self.last_scheduled + patience / 4));
+        let stall_timeout = if self.has_idle_stream() { self.options.horizon } else { STALL_TIMEOUT };
+        let stalls = requests
+            .map(|request| (request.last_progress + stall_timeout).max(self.last_scheduled + stall_timeout / 4));
         if self.is_stopping {
             return Some(self.last_progress + self.drain_timeout());
         }

@@ -2,21 +2,26 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use parking_lot::Mutex;
+use rustix::fs::{Advice, fadvise};
 
 use crate::copy_protocol::{BLOCK_SCHEMA, OutgoingBlock, compress_block, encode_blocks};
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};
-use crate::mutex::lock;
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, block_byte_range, block_count, hash_block};
 
 /// Largest size of a batch that contains several blocks, bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
+/// Number of bytes that the disk reads in advance of a reader. The read-ahead of the kernel, 128 KiB by default, begins
+/// anew with each range, because each range opens its file.
+const READ_AHEAD_BYTES: u64 = 4 << 20;
 /// Largest number of files whose block hashes are cached. Memory: 128 bytes of hashes for each MiB of a file.
 const MAX_CACHED_FILES: usize = 256;
 
@@ -31,7 +36,7 @@ pub(crate) struct BlockHashCache {
 
 impl BlockHashCache {
     fn file_hashes(&self, path: &Path, version: u64, size_bytes: u64) -> SharedBlockHashes {
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         let key = (path.to_owned(), version);
         if !files.contains_key(&key) && files.len() >= MAX_CACHED_FILES {
             // Remove the cached hashes of files that no reader uses any more.
@@ -51,14 +56,14 @@ impl BlockHashCache {
         let mut data = Vec::new();
         let mut hashes = Vec::new();
         for block in 0..block_count(open.size_bytes) {
-            let found = lock(&known)[block as usize];
+            let found = known.lock()[block as usize];
             hashes.push(match found {
                 Some(hash) => hash,
                 None => {
                     data.clear();
                     open.append_block(block, &mut data)?;
                     let hash = hash_block(&data, block, open.size_bytes);
-                    lock(&known)[block as usize] = Some(hash);
+                    known.lock()[block as usize] = Some(hash);
                     hash
                 }
             });
@@ -74,13 +79,15 @@ struct SourceFile {
     file: File,
     version: u64,
     size_bytes: u64,
+    /// End of the bytes that the kernel was advised to read in advance.
+    advised_end: u64,
 }
 
 impl SourceFile {
     fn open(path: &Path, version: u64) -> Result<Self, TransferError> {
         let (file, metadata) = open_for_reading(path)?;
         let size_bytes = metadata.len();
-        let open = Self { path: path.to_owned(), file, version, size_bytes };
+        let open = Self { path: path.to_owned(), file, version, size_bytes, advised_end: 0 };
         if file_version(&metadata) == version { Ok(open) } else { Err(open.changed_error()) }
     }
 
@@ -92,6 +99,17 @@ impl SourceFile {
     fn check_unchanged(&self) -> Result<(), TransferError> {
         let metadata = self.file.metadata().map_err(TransferError::io_error("read", &self.path))?;
         if file_version(&metadata) == self.version { Ok(()) } else { Err(self.changed_error()) }
+    }
+
+    /// Lets the kernel read the next bytes of `[start, end)`, of which those from `start` are read next.
+    fn advise(&mut self, start: u64, end: u64) {
+        if start + READ_AHEAD_BYTES / 2 < self.advised_end || self.advised_end >= end {
+            return;
+        }
+        let first = self.advised_end.max(start);
+        self.advised_end = end.min(first + READ_AHEAD_BYTES);
+        // The advice only saves time; a file system may not support it.
+        let _ = fadvise(&self.file, first, NonZeroU64::new(self.advised_end - first), Advice::WillNeed);
     }
 
     /// Appends the bytes of a block of the file to `data`.
@@ -154,9 +172,12 @@ impl BlockReader {
                 break;
             }
             let block_index = span.blocks.0;
+            let range_end = (span.blocks.1 * BLOCK_BYTES).min(open.size_bytes);
+            open.advise(start, range_end);
+            data.reserve((range_end - start).min(batch_bytes.saturating_sub(before as u64)) as usize);
             match append_unchanged_block(open, block_index, &mut data) {
                 Ok(hash) => {
-                    lock(&hashes.file_hashes(&span.path, span.version, open.size_bytes))[block_index as usize] =
+                    hashes.file_hashes(&span.path, span.version, open.size_bytes).lock()[block_index as usize] =
                         Some(hash);
                     if let Some(frame) = compress.then(|| compress_block(&data[before..])).flatten() {
                         data.truncate(before);

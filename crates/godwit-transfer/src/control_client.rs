@@ -1,8 +1,8 @@
 //! The client that a copy uses to call a server: opens connections and makes all calls except those that carry file
 //! data.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use godwit_flight::pool::{MemberLease, Pool};
 use godwit_flight::{Address, Client, ClientTls, Code, ConnectionSecurity, FlightError, TransportOptions};
 use godwit_transfer_session::blake3_tree::BlockHash;
 use godwit_transfer_session::ranges::RangeSet;
+use parking_lot::Mutex;
 
 use crate::copy_protocol::{
     BEGIN_ACTION, BLOCK_HASHES_ACTION, BeginRequest, BeginResponse, BlockHashesRequest, END_ACTION, EndRequest,
@@ -106,7 +107,7 @@ impl ControlClient {
     pub(crate) fn new(
         remote: &RemoteLocation,
         credentials: &Credentials,
-        patience: Duration,
+        retry_timeout: Duration,
     ) -> Result<Self, TransferError> {
         let target = if remote.is_pool {
             let none = || TransferError::rejected(format!("no pool file defines the pool {}", remote.server_uri()));
@@ -116,8 +117,8 @@ impl ControlClient {
             ControlTarget::Server(credentials.server_access(remote)?)
         };
         let retry_timeout = match &target {
-            ControlTarget::Pool(pool, _) => patience.min(pool.wait_timeout()),
-            ControlTarget::Server(_) => patience,
+            ControlTarget::Pool(pool, _) => retry_timeout.min(pool.wait_timeout()),
+            ControlTarget::Server(_) => retry_timeout,
         };
         let window_bytes = AtomicU32::new(FLOW_CONTROL_WINDOW_BYTES);
         Ok(Self { location: remote.clone(), target, client: Mutex::new(None), retry_timeout, window_bytes })
@@ -145,9 +146,9 @@ impl ControlClient {
     pub(crate) async fn connect(
         remote: &RemoteLocation,
         credentials: &Credentials,
-        patience: Duration,
+        retry_timeout: Duration,
     ) -> Result<Self, TransferError> {
-        let control = Self::new(remote, credentials, patience)?;
+        let control = Self::new(remote, credentials, retry_timeout)?;
         control.open().await?;
         Ok(control)
     }
@@ -158,12 +159,12 @@ impl ControlClient {
     }
 
     fn set_client(&self, client: Option<Client>) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+        *self.client.lock() = client;
     }
 
     /// Returns the open connection for calls; `None` if it is closed.
     pub(crate) fn current_client(&self) -> Option<Client> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.client.lock().clone()
     }
 
     /// Makes `client` the connection that carries all later calls.

@@ -4,8 +4,9 @@
 //! A token is signed, expires, and is valid for one path or one session. The server that issues a token stores nothing
 //! about it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use godwit_auth::now_unix_s;
 use godwit_dataset::Principal;
 use godwit_flight::Status;
 use serde::{Deserialize, Serialize};
@@ -41,10 +42,6 @@ impl std::fmt::Debug for DelegationKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("DelegationKey(..)")
     }
-}
-
-fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl DelegationKey {

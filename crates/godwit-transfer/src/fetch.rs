@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use godwit_auth::Token;
 use godwit_delta::ReferenceStore;
+use parking_lot::Mutex;
 
 use crate::copy::{Compression, CopyOptions, CopyOutcome, copy_collecting_failures};
 use crate::credentials::Credentials;
@@ -25,19 +26,15 @@ const MAX_BUFFERED_EVENTS: usize = 1000;
 pub(crate) struct EventBuffer(Mutex<VecDeque<CopyEvent>>);
 
 impl EventBuffer {
-    fn lock_events(&self) -> std::sync::MutexGuard<'_, VecDeque<CopyEvent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes and returns all events.
     pub(crate) fn drain(&self) -> Vec<CopyEvent> {
-        self.lock_events().drain(..).collect()
+        self.0.lock().drain(..).collect()
     }
 }
 
 impl CopyObserver for EventBuffer {
     fn on_event(&self, event: &CopyEvent) {
-        let mut events = self.lock_events();
+        let mut events = self.0.lock();
         // Replace the previous event if both are progress events, because only the latest progress matters.
         if let (CopyEvent::Progress { .. }, Some(CopyEvent::Progress { .. })) = (event, events.back()) {
             events.pop_back();

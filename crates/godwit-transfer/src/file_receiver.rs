@@ -13,20 +13,20 @@ use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use arrow_array::RecordBatch;
 use godwit_files::{is_file_at_path, parent_directory, sync_directory};
 use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
 use godwit_transfer_session::ranges::RangeSet;
+use parking_lot::{Mutex, RwLock};
 
 use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, resolve_below_root};
 use crate::journal::{BlockHashes, Journal, JournalHeader};
-use crate::mutex::lock;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::unix_time::time_from_unix;
 use crate::write_back;
@@ -106,19 +106,19 @@ struct PartialFile {
 impl IncomingFile {
     /// Reports whether the file has several blocks and its journal is open.
     pub(crate) fn is_partial(&self) -> bool {
-        matches!(*lock(&self.state), IncomingFileState::Partial(_))
+        matches!(*self.state.lock(), IncomingFileState::Partial(_))
     }
 
     /// Releases the file, so that another copy can receive it. After the return, this copy does not write to the file
     /// any more, and the journal is unlocked.
     pub(crate) fn release(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !matches!(*state, IncomingFileState::Partial(_)) {
             return;
         }
         let open = std::mem::replace(&mut *state, IncomingFileState::TakenOver);
         drop(state);
-        let _alone = self.write_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.write_lock.write();
         drop(open);
     }
 }
@@ -215,7 +215,7 @@ impl FileReceiver {
         let target_path = self.target_path(&entry)?;
         if entry.is_directory {
             fs::create_dir_all(&target_path).map_err(TransferError::io_error("create", &target_path))?;
-            lock(&self.directories).push((target_path.clone(), entry));
+            self.directories.lock().push((target_path.clone(), entry));
             return Ok(ReceiverState::Complete);
         }
         if let Some(link) = entry.link_target.clone() {
@@ -242,7 +242,7 @@ impl FileReceiver {
             _ if block_count(entry.size_bytes) == 1 => (ReceiverState::Absent, IncomingFileState::SingleBlock),
             _ => open_partial_file(&target_path, &entry, take_over, &self.has_ended)?,
         };
-        let mut files = lock(&self.incoming_files);
+        let mut files = self.incoming_files.lock();
         if files.len() <= file as usize {
             files.resize(file as usize + 1, None);
         }
@@ -257,7 +257,7 @@ impl FileReceiver {
 
     /// Returns the started file with this number.
     pub(crate) fn incoming_file(&self, file: u32) -> Option<Arc<IncomingFile>> {
-        lock(&self.incoming_files).get(file as usize).cloned().flatten()
+        self.incoming_files.lock().get(file as usize).cloned().flatten()
     }
 
     /// Writes the blocks of a batch. The returned outcome lists blocks that are damaged and files that cannot be
@@ -288,7 +288,7 @@ impl FileReceiver {
 
     /// Verifies and writes a block; returns false if the block is damaged.
     fn write_block(&self, incoming: &IncomingFile, came: &IncomingBlock<'_>) -> Result<bool, TransferError> {
-        let _writing = incoming.write_lock.read().unwrap_or_else(PoisonError::into_inner);
+        let _writing = incoming.write_lock.read();
         let size_bytes = incoming.entry.size_bytes;
         if came.block_index >= block_count(size_bytes) {
             return Ok(false);
@@ -297,7 +297,7 @@ impl FileReceiver {
         let Some((data, hash)) = came.verify(size_bytes).filter(|(data, _)| data.len() as u64 == end - start) else {
             return Ok(false);
         };
-        let part = match &*lock(&incoming.state) {
+        let part = match &*incoming.state.lock() {
             IncomingFileState::SingleBlock => None,
             IncomingFileState::Partial(open) => Some(open.file.clone()),
             IncomingFileState::TakenOver => {
@@ -310,7 +310,7 @@ impl FileReceiver {
         };
         part.write_all_at(&data, start).map_err(TransferError::io_error("write", &incoming.target_path))?;
         write_back::start_write_back(&part, start, end);
-        match &mut *lock(&incoming.state) {
+        match &mut *incoming.state.lock() {
             IncomingFileState::Partial(open) => {
                 open.journal.append(came.block_index, Some(&hash))?;
                 open.block_hashes[came.block_index as usize] = Some(hash);
@@ -325,7 +325,7 @@ impl FileReceiver {
 
     /// Writes the only block of a file to a temporary file and commits the file.
     fn write_single_block_file(&self, incoming: &IncomingFile, data: &[u8]) -> Result<(), TransferError> {
-        let mut state = lock(&incoming.state);
+        let mut state = incoming.state.lock();
         if matches!(*state, IncomingFileState::Complete) {
             return Ok(());
         }
@@ -363,7 +363,7 @@ impl FileReceiver {
             return if is_named { Ok(()) } else { Err(TransferError::Busy { location: target.display().to_string() }) };
         }
         fs::rename(part, target).map_err(TransferError::io_error("rename", target))?;
-        lock(&self.changed_directories).insert(parent_directory(target).to_owned());
+        self.changed_directories.lock().insert(parent_directory(target).to_owned());
         Ok(())
     }
 
@@ -380,7 +380,7 @@ impl FileReceiver {
         let unknown = || TransferError::rejected(format!("the other end ended file {file} before its start"));
         let incoming = self.incoming_file(file).ok_or_else(unknown)?;
         let entry = &incoming.entry;
-        let mut state = lock(&incoming.state);
+        let mut state = incoming.state.lock();
         let open = match &mut *state {
             IncomingFileState::Partial(open) => open,
             IncomingFileState::TakenOver => {
@@ -427,7 +427,7 @@ impl FileReceiver {
     pub(crate) fn finish(&self) -> Result<Vec<EntryFailure>, TransferError> {
         let _operation = self.start_operation()?;
         let mut failures = self.create_links();
-        let mut directories = std::mem::take(&mut *lock(&self.directories));
+        let mut directories = std::mem::take(&mut *self.directories.lock());
         // A change inside a directory changes the time of that directory, so the deepest directories come first.
         directories.sort_by(|one, other| other.0.cmp(&one.0));
         for (place, entry) in directories {
@@ -436,7 +436,7 @@ impl FileReceiver {
                 failures.push(EntryFailure { path: entry.path, error });
             }
         }
-        for place in std::mem::take(&mut *lock(&self.changed_directories)) {
+        for place in std::mem::take(&mut *self.changed_directories.lock()) {
             if let Err(why) = sync_directory(&place).map_err(TransferError::io_error("write", &place)) {
                 let path = path_to_text(place.strip_prefix(&self.base_path).unwrap_or(&place));
                 failures.push(EntryFailure { path, error: why });

@@ -10,7 +10,7 @@ mod upload_sessions;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use godwit_flight::{
     Download, FileInfo, FileService, FlightStreamChunk, PutResultStream, SocketHandle, Status, StatusFuture, Upload,
 };
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, block_count};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange, block_schema};
@@ -43,7 +44,6 @@ use crate::file_listing::{
     Entry, EntryFailure, LinkPolicy, WalkItem, open_for_reading, resolve_below_root, walk_entries,
 };
 use crate::file_receiver::{CopyReceiver, FileReceiver, wait_for_ended_copies};
-use crate::mutex::lock;
 use crate::path_text::{escape_for_display, text_to_path};
 use crate::prefetch_plan::PrefetchPlan;
 use crate::relay::{Relay, RelayCache};
@@ -178,7 +178,7 @@ impl FileServiceState {
         }
         if kind == action_name(FETCH_EVENTS_ACTION) {
             let key = (principal.name().to_owned(), from_json(body)?);
-            let happened = lock(&self.running_fetches).get(&key).and_then(Weak::upgrade);
+            let happened = self.running_fetches.lock().get(&key).and_then(Weak::upgrade);
             return Ok(vec![to_json(&happened.map_or_else(Vec::new, |happened| happened.drain()))?.into()]);
         }
         if kind == action_name(BEGIN_ACTION) {
@@ -275,7 +275,7 @@ impl FileServiceState {
             None => self.sessions.start_session(principal, &request.base_path, FileReceiver::new(&base, true))?,
         };
         wait_for_ended_copies();
-        let beginning = lock(&session.start_lock);
+        let beginning = session.start_lock.lock();
         let have = (request.first_file..).zip(entries).map(|(file, (entry, checked))| {
             let is_base = entry.path.is_empty();
             let target = if is_base { Ok(base.clone()) } else { resolve_below_root(&base, &entry.path) };
@@ -414,7 +414,7 @@ impl FileServiceState {
         let key = (principal.name().to_owned(), request.copy_id.clone());
         let happened = Arc::new(EventBuffer::default());
         {
-            let mut fetching = lock(&self.running_fetches);
+            let mut fetching = self.running_fetches.lock();
             fetching.retain(|_, happened| happened.strong_count() > 0);
             fetching.insert(key, Arc::downgrade(&happened));
         }

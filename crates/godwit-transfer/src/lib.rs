@@ -102,7 +102,6 @@ mod fetch_request;
 mod file_receiver;
 mod file_service;
 mod journal;
-mod mutex;
 mod prefetch_plan;
 mod random_id;
 mod relay;

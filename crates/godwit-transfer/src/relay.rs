@@ -13,7 +13,7 @@ mod pending_fetches;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, stream};
@@ -23,6 +23,7 @@ use godwit_flight::{
     Answered, BatchSender, Client, Code, Download, ErrorReason, FlightDescriptor, FlightError, FlightStreamChunk,
     PutResultStream, SocketHandle, Status, Upload,
 };
+use parking_lot::Mutex;
 
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::block_reader::block_schema;
@@ -93,10 +94,6 @@ impl Relay {
         Self { ca_certificates, connections: Mutex::default(), cache, pending_fetches: Arc::default() }
     }
 
-    fn lock_connections(&self) -> std::sync::MutexGuard<'_, HashMap<String, UpstreamConnection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the requested blocks of an upstream server, from the cache or by forwarding the request.
     ///
     /// # Errors
@@ -121,7 +118,7 @@ impl Relay {
         started.map_err(|error| match error {
             TransferError::Flight(error) => {
                 if !matches!(error, FlightError::Status { .. }) {
-                    self.lock_connections().remove(&lane);
+                    self.connections.lock().remove(&lane);
                 }
                 upstream_error(error, &server)
             }
@@ -162,7 +159,7 @@ impl Relay {
         remote: &RemoteLocation,
         token: &str,
     ) -> Result<Client, TransferError> {
-        if let Some(lane) = self.lock_connections().get_mut(name).filter(|lane| lane.client.is_open()) {
+        if let Some(lane) = self.connections.lock().get_mut(name).filter(|lane| lane.client.is_open()) {
             lane.last_used = Instant::now();
             return Ok(lane.client.clone());
         }
@@ -172,7 +169,7 @@ impl Relay {
             ..Credentials::default()
         };
         let client = connect_with_full_window(remote, &credentials.server_access(remote)?).await?;
-        let mut lanes = self.lock_connections();
+        let mut lanes = self.connections.lock();
         lanes.retain(|_, lane| lane.last_used.elapsed() < CONNECTION_IDLE_TIMEOUT && lane.client.is_open());
         if lanes.len() >= MAX_CONNECTIONS {
             return Err(TransferError::RemoteFailure {

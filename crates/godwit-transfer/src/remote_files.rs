@@ -10,13 +10,13 @@ pub use file_store::StoreOptions;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use godwit_flight::{Client, Code, FlightError};
 use godwit_transfer_session::blake3_tree::{block_count, file_hash};
+use parking_lot::Mutex;
 
 use crate::control_client::ControlClient;
 use crate::copy_protocol::{
@@ -92,6 +92,8 @@ const MAX_CHANGE_ATTEMPTS: u32 = 3;
 pub struct RemoteFiles {
     location: RemoteLocation,
     connections: Vec<Connection>,
+    /// Number of reads until now.
+    read_count: AtomicUsize,
     /// Attempts to store a path whose outcome is not known, by path; see [`StoreCommand`].
     open_attempts: Mutex<HashMap<String, Vec<String>>>,
 }
@@ -128,7 +130,7 @@ impl RemoteFiles {
             Ok(Connection { control, running_calls: AtomicUsize::new(0) })
         });
         let connections = connections.collect::<Result<_, TransferError>>()?;
-        Ok(Self { location, connections, open_attempts: Mutex::default() })
+        Ok(Self { location, connections, read_count: AtomicUsize::new(0), open_attempts: Mutex::default() })
     }
 
     /// Returns the path below the root of the server.
@@ -140,14 +142,21 @@ impl RemoteFiles {
         }
     }
 
-    /// Selects the connection with the fewest running calls.
+    /// Selects the connection with the fewest running calls; of several, always the same one. Members of a pool may have
+    /// cached names and attributes of their shared directory, and one member knows its own changes.
     fn start_call(&self) -> RunningCall<'_> {
-        let mut chosen = &self.connections[0];
-        for connection in &self.connections {
-            if connection.running_calls.load(Ordering::Relaxed) < chosen.running_calls.load(Ordering::Relaxed) {
-                chosen = connection;
-            }
-        }
+        self.start_call_from(0)
+    }
+
+    /// Selects a connection for content of a file: of those with the fewest running calls, the next one in turn.
+    fn start_read(&self) -> RunningCall<'_> {
+        self.start_call_from(self.read_count.fetch_add(1, Ordering::Relaxed) % self.connections.len())
+    }
+
+    fn start_call_from(&self, first: usize) -> RunningCall<'_> {
+        let (later, sooner) = self.connections.split_at(first);
+        let running = |connection: &&Connection| connection.running_calls.load(Ordering::Relaxed);
+        let chosen = sooner.iter().chain(later).min_by_key(running).expect("there are connections");
         chosen.running_calls.fetch_add(1, Ordering::Relaxed);
         RunningCall(chosen)
     }
@@ -323,7 +332,7 @@ impl RemoteFiles {
         let version = version_of(entry);
         let body = to_json(&BytesRequest { path: path.clone(), version, offset: bytes.start, size_bytes })?;
         for _ in 0..MAX_DAMAGED_BLOCKS {
-            let call = self.start_call();
+            let call = self.start_read();
             let (answer, _) = call.0.control.call_action_counting_attempts(BYTES_ACTION, body.clone()).await;
             let messages = answer.map_err(|error| call_error(&path, error))?;
             if let [hash, data] = &messages[..]
@@ -354,7 +363,7 @@ impl RemoteFiles {
             ReadProgress { path: self.server_path(path), entry, next: blocks.start, end: blocks.end, damaged: 0 };
         let mut last_progress = (Instant::now(), progress.next);
         while progress.next < progress.end {
-            let call = self.start_call();
+            let call = self.start_read();
             let control = &call.0.control;
             let outcome = match control.connected_client().await {
                 Ok(client) => progress.read_from(&client, &mut on_block).await,

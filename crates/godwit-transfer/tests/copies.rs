@@ -7,8 +7,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use godwit_transfer::{
     Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, DirectoryFileService,
     FileServiceOptions, LinkPolicy, RELAY_CACHE_MIN_BYTES, RelayCache, TransferError, copy,
 };
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -51,28 +52,41 @@ impl Catalog for NoDatasets {
     }
 }
 
+/// Returns an address on a loopback host that no other server of these tests has. Its port is free.
+///
+/// On one host, a server that another test starts could get the port of a server that this test has stopped.
+fn own_address() -> SocketAddr {
+    static HOSTS: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = HOSTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    SocketAddr::from(([127, 50, high, low], 0))
+}
+
 struct DataServer {
     address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl DataServer {
-    async fn start(root: &Path, at: &str) -> Self {
-        Self::start_with(root, at, FileServiceOptions { writable: true, ..FileServiceOptions::default() }).await
+    async fn start(root: &Path) -> Self {
+        Self::start_at(root, own_address()).await
     }
 
-    async fn start_with(root: &Path, at: &str, options: FileServiceOptions) -> Self {
-        Self::start_service(Arc::new(DirectoryFileService::new(root.to_owned(), options).unwrap()), at).await
+    async fn start_at(root: &Path, address: SocketAddr) -> Self {
+        let options = FileServiceOptions { writable: true, ..FileServiceOptions::default() };
+        Self::start_with(root, address, options).await
     }
 
-    async fn start_service(files: Arc<dyn FileService>, at: &str) -> Self {
+    async fn start_with(root: &Path, address: SocketAddr, options: FileServiceOptions) -> Self {
+        Self::start_service(Arc::new(DirectoryFileService::new(root.to_owned(), options).unwrap()), address).await
+    }
+
+    async fn start_service(files: Arc<dyn FileService>, address: SocketAddr) -> Self {
         let node =
             DatasetService::with_files(Arc::new(NoDatasets), None, Some(files), DatasetServiceOptions::default());
-        let wanted = Address::Tcp(at.parse().unwrap());
-        let routes = node.routes();
+        let (routes, address) = (node.routes(), Address::Tcp(address));
         let server = loop {
             let bound = Server::bind_with_auth(
-                &wanted,
+                &address,
                 node.clone(),
                 routes.clone(),
                 Authenticator::Disabled,
@@ -119,14 +133,14 @@ impl CopyObserver for RecordingObserver {
                 self.cancelled.store(true, Ordering::Relaxed);
             }
         }
-        self.events.lock().unwrap().push(event.clone());
+        self.events.lock().push(event.clone());
     }
 }
 
 impl RecordingObserver {
     /// Returns the bytes at the destination by the last report.
     fn copied_bytes(&self) -> u64 {
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         let of_last = |event: &CopyEvent| match event {
             CopyEvent::Progress { bytes, .. } => Some(*bytes),
             _ => None,
@@ -146,7 +160,7 @@ impl CopyObserver for ServerStopper {
     fn on_event(&self, event: &CopyEvent) {
         if let CopyEvent::Progress { bytes, .. } = event
             && *bytes >= self.stop_at_bytes
-            && let Some(server) = self.server.lock().unwrap().take()
+            && let Some(server) = self.server.lock().take()
         {
             server.task.abort();
             self.ended.store(true, Ordering::Relaxed);
@@ -256,7 +270,7 @@ fn a_directory_arrives_as_it_is_both_ways_and_not_twice() {
     run(async {
         let (_keep, there, mine) = directories();
         fill_directory(&there.join("d"));
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         let target = mine.join("d");
         let first = run_copy(&served.location("d"), &local_location(&target), &options()).await.unwrap();
         assert_eq!((first.files, first.up_to_date_files, first.resumed_bytes), (308, 0, 0));
@@ -283,7 +297,7 @@ async fn stop_and_resume(downloads: bool, change: impl Fn(&Path)) -> (CopySummar
     let (source, target) =
         if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
     fs::write(&source, random_bytes(9, size)).unwrap();
-    let served = DataServer::start(&there, "127.0.0.1:0").await;
+    let served = DataServer::start(&there).await;
     let (from, to) = match downloads {
         true => (served.location("f"), local_location(&target)),
         false => (local_location(&source), served.location("f")),
@@ -337,7 +351,7 @@ fn a_copy_resumes_after_its_server_restarts() {
             let (source, target) =
                 if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
             fs::write(&source, random_bytes(3, size)).unwrap();
-            let first = DataServer::start(&there, "127.0.0.1:0").await;
+            let first = DataServer::start(&there).await;
             let address = first.address;
             let (from, to) = match downloads {
                 true => (remote_location(address, "f"), local_location(&target)),
@@ -347,7 +361,7 @@ fn a_copy_resumes_after_its_server_restarts() {
             let copying = tokio::spawn(async move { run_copy(&from, &to, &slow).await });
             tokio::time::sleep(Duration::from_millis(400)).await;
             first.stop().await;
-            let second = DataServer::start(&there, &address.to_string()).await;
+            let second = DataServer::start_at(&there, address).await;
             let summary = copying.await.unwrap().unwrap();
             assert!(fs::read(&source).unwrap() == fs::read(&target).unwrap(), "{summary:?}");
             second.stop().await;
@@ -393,7 +407,7 @@ fn bits_that_flip_on_the_way_cost_their_blocks_and_are_never_written() {
             let (source, target) =
                 if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
             fs::write(&source, random_bytes(5, 40 * MIB)).unwrap();
-            let served = DataServer::start(&there, "127.0.0.1:0").await;
+            let served = DataServer::start(&there).await;
             let way = bit_flipping_proxy(served.address, 6 << 20, 5).await;
             let (from, to) = match downloads {
                 true => (remote_location(way, "f"), local_location(&target)),
@@ -414,7 +428,7 @@ fn a_source_that_changes_during_the_copy_is_reported_and_not_committed() {
             let (source, target) =
                 if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
             fs::write(&source, random_bytes(5, 24 * MIB)).unwrap();
-            let served = DataServer::start(&there, "127.0.0.1:0").await;
+            let served = DataServer::start(&there).await;
             let (from, to) = match downloads {
                 true => (served.location("f"), local_location(&target)),
                 false => (local_location(&source), served.location("f")),
@@ -435,14 +449,13 @@ fn selections_dry_runs_and_mirrors() {
     run(async {
         let (_keep, there, mine) = directories();
         fill_directory(&there.join("d"));
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         let only = CopyOptions { include: vec!["file*".into()], exclude: vec!["file0".into()], ..options() };
         let watch = RecordingObserver::default();
         let dry = CopyOptions { dry_run: true, ..only.clone() };
         run_observed_copy(&served.location("d"), &local_location(&mine.join("d")), &dry, &watch).await.unwrap();
         assert!(!mine.join("d").exists());
-        let told =
-            watch.events.lock().unwrap().iter().filter(|event| matches!(event, CopyEvent::DryRunAction { .. })).count();
+        let told = watch.events.lock().iter().filter(|event| matches!(event, CopyEvent::DryRunAction { .. })).count();
         // Seven files, the directory and the one in it.
         assert_eq!(told, 9);
         let summary = run_copy(&served.location("d"), &local_location(&mine.join("d")), &only).await.unwrap();
@@ -512,7 +525,7 @@ fn a_directory_that_cannot_be_listed_is_not_taken_for_an_absent_one() {
         fs::write(mine.join("d/file"), "x").unwrap();
         let options = FileServiceOptions { writable: true, ..FileServiceOptions::default() };
         let files = UnlistableFiles(DirectoryFileService::new(there.clone(), options).unwrap());
-        let served = DataServer::start_service(Arc::new(files), "127.0.0.1:0").await;
+        let served = DataServer::start_service(Arc::new(files), own_address()).await;
         let mirror = CopyOptions { sync: true, ..self::options() };
         let copied = run_copy(&local_location(&mine.join("d")), &served.location("d"), &mirror).await;
         let permitted = |error: &TransferError| error.to_string().contains("listing files is not permitted");
@@ -529,7 +542,7 @@ fn paths_outside_the_root_and_hidden_ones_are_refused() {
         let (_keep, there, mine) = directories();
         fs::write(mine.join("f"), "x").unwrap();
         fs::write(there.join(".secret"), "x").unwrap();
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         for path in ["../mine/f", ".secret", "a/../../mine/f"] {
             let read = run_copy(&served.location(path), &local_location(&mine.join("got")), &options()).await;
             assert!(matches!(read, Err(TransferError::Rejected { .. })), "{path}: {read:?}");
@@ -547,7 +560,7 @@ fn one_server_fetches_from_another_with_a_delegation_token() {
     run(async {
         let (_keep, one, other) = directories();
         fill_directory(&one.join("d"));
-        let (from, to) = (DataServer::start(&one, "127.0.0.1:0").await, DataServer::start(&other, "127.0.0.1:0").await);
+        let (from, to) = (DataServer::start(&one).await, DataServer::start(&other).await);
         let summary = run_copy(&from.location("d"), &to.location("kept/"), &options()).await.unwrap();
         assert_eq!(summary.files, 308);
         assert_eq!(directory_contents(&one.join("d")), directory_contents(&other.join("kept/d")));
@@ -559,7 +572,7 @@ fn one_server_fetches_from_another_with_a_delegation_token() {
         let slow = CopyOptions { bits_per_s: Some(100_000_000), ..options() };
         run_observed_copy(&from.location("long"), &to.location("long"), &slow, &watch).await.unwrap();
         {
-            let events = watch.events.lock().unwrap();
+            let events = watch.events.lock();
             assert!(matches!(events[0], CopyEvent::Started { files: 1, bytes: 25_165_824, .. }), "{:?}", events[0]);
             assert!(events.iter().any(|event| matches!(event, CopyEvent::Progress { bytes: 1.., .. })), "{events:?}");
         }
@@ -573,7 +586,7 @@ fn polite_and_fair_copies_arrive_too() {
     run(async {
         let (_keep, there, mine) = directories();
         fs::write(there.join("f"), random_bytes(2, 4 * MIB + 3)).unwrap();
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         for mode in [CopyMode::Polite, CopyMode::Fair] {
             let target = mine.join(format!("{mode:?}"));
             let manner = CopyOptions { mode, streams: None, ..options() };
@@ -597,7 +610,7 @@ fn genomes_come_as_they_are_whatever_bits_flip_on_the_way() {
         }
         let references = vec![there.join("ref.fa")];
         let writable = FileServiceOptions { writable: true, references, threads: 2, ..FileServiceOptions::default() };
-        let served = DataServer::start_with(&there, "127.0.0.1:0", writable).await;
+        let served = DataServer::start_with(&there, own_address(), writable).await;
         let compression = Compression::Delta(Arc::new(ReferenceStore::new(vec![mine.join("ref.fa")], 2)));
         let packed = CopyOptions { compression, ..options() };
         let summary = run_copy(&served.location("g.fa"), &local_location(&mine.join("g.fa")), &packed).await.unwrap();
@@ -645,7 +658,7 @@ fn a_copy_that_was_aborted_starts_again_at_once_in_the_same_process() {
         let (_keep, there, mine) = directories();
         let content = random_bytes(12, 16 * MIB + 5);
         fs::write(there.join("f"), &content).unwrap();
-        let server = DataServer::start(&there, "127.0.0.1:0").await;
+        let server = DataServer::start(&there).await;
         abort_and_resume_repeatedly(server.location("f"), local_location(&mine.join("f"))).await;
         assert!(fs::read(mine.join("f")).unwrap() == content);
         abort_and_resume_repeatedly(local_location(&mine.join("f")), server.location("g")).await;

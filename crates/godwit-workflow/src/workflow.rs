@@ -14,6 +14,7 @@ mod sample_sheet;
 mod storage_monitor;
 mod workflow_page;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -96,8 +97,9 @@ pub struct WorkflowOptions {
     pub block_bases: u64,
     /// The aligner for all samples.
     pub aligner: AlignerChoice,
-    /// The variant caller of the default workflow.
-    pub caller: CallerChoice,
+    /// The variant caller of the default workflow; `None`: the default caller. The workflow `gatk` accepts only its own
+    /// caller here.
+    pub caller: Option<CallerChoice>,
     /// Options of the variant caller that change records.
     pub caller_args: String,
     /// Number of copies of each contig, selected by the sex of each sample in the sheet; `None`: the defaults of the
@@ -111,8 +113,8 @@ pub struct WorkflowOptions {
     pub snp_resources: Vec<TrainingResource>,
     /// Known indels on which variant recalibration trains.
     pub indel_resources: Vec<TrainingResource>,
-    /// Size of a calling region, bases.
-    pub window_bases: u32,
+    /// Maximum number of target bases of a calling region, not counting assembly gaps.
+    pub max_region_bases: u32,
     /// Memory limit of each caller process and of each GATK process, bytes; `None`: the default of the program.
     pub caller_memory_bytes: Option<u64>,
     /// True to resume a stopped workflow.
@@ -122,8 +124,23 @@ pub struct WorkflowOptions {
     pub remote_files: Option<Arc<dyn RemoteFiles>>,
     /// Address of a directory on a server to which the outputs of each sample are uploaded; `None`: no upload.
     pub store_address: Option<String>,
+    /// Addresses of the inputs that are mounted, by their paths on this host. They are the names of these inputs in the
+    /// sheet and in checkpoints, because every host mounts them at a path of its own.
+    pub input_addresses: BTreeMap<PathBuf, String>,
     /// Monitor of the storage from which reads are downloaded and to which outputs are uploaded; `None`: no monitoring.
     pub storage_monitor: Option<Arc<dyn StorageMonitor>>,
+}
+
+impl WorkflowOptions {
+    /// Returns the variant caller of the default workflow.
+    fn default_workflow_caller(&self) -> CallerChoice {
+        self.caller.clone().unwrap_or_default()
+    }
+
+    /// Returns the name of an input that does not depend on the host: its address if it is mounted, and otherwise its path.
+    fn input_name<'p>(&'p self, path: &'p Path) -> &'p Path {
+        self.input_addresses.get(path).map_or(path, Path::new)
+    }
 }
 
 /// Runs a workflow and returns its report. The report is also written to `OUT/run.json` and, as a page for people, to
@@ -161,7 +178,8 @@ pub fn run_workflow(
 
 /// Reads the sample sheet, and checks the options and the output directory.
 fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineError> {
-    let samples = read_sample_sheet(&options.sample_sheet, options.ploidy.as_ref(), &options.reference)?;
+    let reference = options.input_name(&options.reference);
+    let samples = read_sample_sheet(&options.sample_sheet, options.ploidy.as_ref(), reference)?;
     remote_files::check_addresses(options, &samples)?;
     check_options(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
@@ -188,9 +206,11 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
         Workflow::Default if !(options.snp_resources.is_empty() && options.indel_resources.is_empty()) => {
             return refused("options for resources require --workflow gatk, which recalibrates variants");
         }
-        Workflow::Default => drop(options.caller.find_caller(&options.caller_args)?),
-        Workflow::Gatk if !matches!(options.caller, CallerChoice::Bcftools | CallerChoice::Gatk) => {
-            return refused("--workflow gatk always calls with HaplotypeCaller; use --caller with --workflow default");
+        Workflow::Default => drop(options.default_workflow_caller().find_caller(&options.caller_args)?),
+        Workflow::Gatk if !matches!(options.caller, None | Some(CallerChoice::Gatk)) => {
+            return refused(
+                "--workflow gatk always calls with HaplotypeCaller: omit --caller, or use --workflow default",
+            );
         }
         Workflow::Gatk if !options.caller_args.trim().is_empty() => {
             return refused(
@@ -200,16 +220,11 @@ fn check_options(options: &WorkflowOptions) -> Result<(), PipelineError> {
         }
         Workflow::Gatk => drop(GatkToolkit::find_installed()?),
     }
-    let mut names = [("--reference", &options.reference), ("--out", &options.out)].into_iter();
-    if let Some((option, path)) = names.find(|(_, path)| remote_files::is_address(path)) {
-        let (path, copy) = (path.display(), "godwit copy");
-        let problem = match option {
-            "--out" => {
-                format!("{option} {path} must be a local directory; --store uploads complete outputs to a server")
-            }
-            _ => format!("{option} {path} must be a local file with its index; download it with `{copy}`"),
-        };
-        return refused(&problem);
+    if remote_files::is_address(&options.out) {
+        let out = options.out.display();
+        return refused(&format!(
+            "--out {out} must be a local directory; --store uploads complete outputs to a server"
+        ));
     }
     let resources = options.snp_resources.iter().chain(&options.indel_resources).map(|resource| &resource.path);
     for variants in options.known_sites.iter().chain(resources) {
@@ -261,8 +276,8 @@ impl<'w> WorkflowJob<'w> {
         // Keep the scanned reference for the steps of all samples, so that the file is scanned once.
         let scanned_reference = Arc::new(ScannedReference::scan(&options.reference)?);
         if options.workflow == Workflow::Default {
-            scanned_reference
-                .check_caller_support(&options.reference, &*options.caller.find_caller(&options.caller_args)?)?;
+            let caller = options.default_workflow_caller().find_caller(&options.caller_args)?;
+            scanned_reference.check_caller_support(&options.reference, &*caller)?;
         }
         Ok(Self { options, scanned_reference, samples, observer, cancelled, report, first_error_kind: None })
     }
@@ -391,7 +406,7 @@ impl<'w> WorkflowJob<'w> {
     ) -> Result<(), PipelineError> {
         let (options, of) = (self.options, &*sample.name);
         let caller = match options.workflow {
-            Workflow::Default => (options.caller.clone(), &*options.caller_args),
+            Workflow::Default => (options.default_workflow_caller(), &*options.caller_args),
             Workflow::Gatk => (CallerChoice::Gatk, GVCF_ARGUMENTS),
         };
         // Leave the paths of reads and output empty; the alignment sets them.
@@ -468,14 +483,14 @@ impl<'w> WorkflowJob<'w> {
     }
 
     fn call_options(&self, reads: Vec<PathBuf>, (caller, args): (CallerChoice, &str), out: &Path) -> CallOptions {
-        let WorkflowOptions { job, reference, window_bases, caller_memory_bytes, resume, .. } = self.options;
+        let WorkflowOptions { job, reference, max_region_bases, caller_memory_bytes, resume, .. } = self.options;
         CallOptions {
             caller,
             caller_args: args.to_owned(),
             caller_memory_bytes: *caller_memory_bytes,
             resume: *resume,
             scanned_reference: Some(self.scanned_reference.clone()),
-            ..CallOptions::from_job(job, reference, reads, out, *window_bases)
+            ..CallOptions::from_job(job, reference, reads, out, *max_region_bases)
         }
     }
 

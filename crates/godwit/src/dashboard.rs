@@ -7,14 +7,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_cli::failure::Failure;
 use godwit_model::ErrorKind;
 use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use godwit_workflow::StoragePoolMember;
+use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
 use crate::progress::Progress;
@@ -126,7 +127,7 @@ impl<'p> Dashboard<'p> {
     }
 
     fn update(&self, change: impl FnOnce(&mut JobState)) {
-        let mut state = self.server.lock_state();
+        let mut state = self.server.state.lock();
         change(&mut state);
         state.version += 1;
         drop(state);
@@ -216,10 +217,6 @@ impl JobState {
 }
 
 impl DashboardServer {
-    fn lock_state(&self) -> MutexGuard<'_, JobState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn update_json(&self, state: &JobState) -> String {
         let count =
             |wanted: SampleState| state.samples.iter().filter(|sample| sample.state == Activity::State(wanted)).count();
@@ -244,9 +241,9 @@ impl DashboardServer {
     fn send_events(&self, out: &mut impl Write) -> std::io::Result<()> {
         let mut sent = None;
         loop {
-            let mut state = self.lock_state();
+            let mut state = self.state.lock();
             if sent == Some(state.version) {
-                state = self.changed.wait_timeout(state, KEEP_ALIVE_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+                self.changed.wait_for(&mut state, KEEP_ALIVE_INTERVAL);
             }
             sent = Some(state.version);
             let (shown, over) = (self.update_json(&state), state.is_finished);

@@ -111,6 +111,13 @@ pub fn flag_with_grace(longer: Duration) -> Arc<AtomicBool> {
     interruption.is_requested.clone()
 }
 
+/// Ignores the signals that this module handles.
+pub fn ignore_signals() {
+    if let Some(interruption) = INTERRUPTION.get() {
+        interruption.handle.close();
+    }
+}
+
 /// Sets whether an interruption is also reported as a JSON event on stderr.
 pub fn report_as_event(events: bool) {
     if let Some(interruption) = INTERRUPTION.get() {

@@ -3,7 +3,6 @@
 mod copy_progress;
 
 use std::io::IsTerminal;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::{CommonArgs, LogLevel, ProgressMode};
@@ -11,6 +10,7 @@ use godwit_cli::failure::Failure;
 use godwit_cli::log::{log_event, log_message, log_warning};
 use godwit_pipeline::observer::{Event, Observer, SampleState};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::plural::pluralize;
@@ -113,8 +113,7 @@ impl Progress {
                 bar.set_message(text);
             }
             ProgressDisplay::Plain(last) => {
-                // If the lock is poisoned, another thread has panicked and the process is about to exit.
-                let Ok(mut last) = last.lock() else { return };
+                let mut last = last.lock();
                 let now = Instant::now();
                 if is_line_due(*last, now, fraction) {
                     *last = now;
@@ -124,10 +123,6 @@ impl Progress {
             }
             ProgressDisplay::Json { .. } | ProgressDisplay::None => {}
         }
-    }
-
-    fn lock_concurrent(&self) -> MutexGuard<'_, ConcurrentProgress> {
-        self.concurrent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn per_second(&self, count: u64) -> u64 {
@@ -169,7 +164,7 @@ impl Observer for Progress {
                 let fraction = *partitions as f64 / (*total).max(1) as f64;
                 let text = format!("{partitions} of {total} partitions written");
                 let called = {
-                    let mut beside = self.lock_concurrent();
+                    let mut beside = self.concurrent.lock();
                     beside.writing_progress = (partitions < total).then(|| (fraction, text.clone()));
                     beside.calling_progress.clone()
                 };
@@ -182,7 +177,7 @@ impl Observer for Progress {
                 let fraction = *regions as f64 / (*of).max(1) as f64;
                 let text = format!("{regions} of {of} regions called, {}", pluralize(*records, "record"));
                 let written = {
-                    let mut beside = self.lock_concurrent();
+                    let mut beside = self.concurrent.lock();
                     beside.calling_progress = Some(text.clone());
                     beside.writing_progress.clone()
                 };
@@ -192,7 +187,7 @@ impl Observer for Progress {
                 }
             }
             Event::Step { sample, step } => {
-                *self.lock_concurrent() = ConcurrentProgress::default();
+                *self.concurrent.lock() = ConcurrentProgress::default();
                 self.report(&format!("{sample}: {}", step.name()));
             }
             Event::Sample { sample, state: state @ (SampleState::Started | SampleState::Done), host: Some(node) } => {

@@ -21,6 +21,7 @@ mod dry_run;
 mod filter;
 mod markdup;
 mod mount;
+mod mounted_inputs;
 mod pack;
 mod policy_audit;
 mod query;
@@ -79,7 +80,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
         Verb::Metrics(args) => bam_metrics::run(&args),
-        Verb::Run(args) => run::run(&args),
+        Verb::Run(args) => run::run(*args),
         Verb::Call(args) => call::run(&args),
         Verb::Filter(args) => filter::run(&args),
         Verb::Recalibrate(args) => recalibrate::run(&args),

@@ -11,6 +11,9 @@ from ._genotypes import Genotypes
 from ._query import Query
 from ._session import Dataset, Session, connect
 from ._session import open_directory as open
+from ._version import find_version
+
+__version__ = find_version()
 
 __all__ = [
     "Dataset",

@@ -9,23 +9,43 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
 from ._background_threads import is_exiting, start_background_thread
-from ._errors import GodwitError, InputError, RemoteError, UsageError
+from ._errors import GodwitError, InputError, MachineError, RemoteError, UsageError
 from ._reasons import ReasonReader, reason_of
 
 # Batches that are prefetched for each stream: enough to keep the network busy while the reader processes a batch.
 PREFETCH_BATCHES_PER_STREAM = 4
+
+# URLs that the Flight client of pyarrow accepts.
+URL_SCHEMES = ("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://")
 
 T = TypeVar("T")
 
 # gRPC does not survive a fork: a call in the child would hang forever, so the child rejects it.
 _fork_state = {"has_connections": False, "is_fork_of_one_with": False}
 os.register_at_fork(after_in_child=lambda: _fork_state.update(is_fork_of_one_with=_fork_state["has_connections"]))
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Returns the content of a file. Raises `MachineError` if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise MachineError(f"cannot read {path}: {error.strerror}") from error
+
+
+def strip_token(token: str | None) -> str | None:
+    """Returns a token without the line break of its file. Raises `UsageError` for a text that cannot be a token."""
+    stripped = token.strip() if token is not None else ""
+    if not stripped.isascii() or any(character.isspace() for character in stripped):
+        raise UsageError("a token is one line without spaces; pass the line that `godwit token` printed")
+    return stripped or None
 
 
 def statement_command(sql: str) -> bytes:
@@ -90,9 +110,11 @@ class Connection:
                 "this process was forked from one that has connections, which gRPC does not support; start workers by spawn or forkserver"
                 " (of multiprocessing, or multiprocessing_context of a DataLoader)"
             )
+        if not url.startswith(URL_SCHEMES):
+            raise UsageError(f"{url!r} is not the URL of a server; write grpc+tcp://HOST:PORT, or grpc+tls://HOST:PORT for a server with TLS")
         _fork_state["has_connections"] = True
-        self.url, self.token, self.ca = url, token, ca
-        self.headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        self.url, self.token, self.ca = url, strip_token(token), ca
+        self.headers = [(b"authorization", f"Bearer {self.token}".encode())] if self.token else []
         self.options = flight.FlightCallOptions(headers=self.headers)
         trust = {"tls_root_certs": ca} if ca else {}
         options = list((transport or {}).items())
@@ -196,9 +218,17 @@ def translate_error(error: Exception, url: str) -> GodwitError:
 
 def _classify_error(error: Exception, url: str) -> GodwitError:
     # pyarrow adds the status before and its own context behind the server's message.
-    message = re.sub(r"^Flight returned [\w ]+? error, with message: ", "", str(error)).split(". gRPC client debug context", 1)[0]
+    status = re.match(r"(?:Unknown: )?(?:Flight|gRPC) returned ([\w ]+?) error, with message: ", str(error))
+    message = str(error)[status.end() if status else 0 :].split(". gRPC client debug context", 1)[0]
     # The rest is from the C++ library or, for a server in Python, a traceback.
     message = message.split(". Detail: ", 1)[0]
+    # pyarrow has no class for these statuses.
+    if status and status[1] == "data loss":
+        return InputError(message)
+    if status and status[1] == "already exists":
+        return UsageError(message)
+    if message == "FlightClient is closed":
+        return UsageError("the session is closed")
     if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | OSError):
         return RemoteError(f"{url}: {message}")
     if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):

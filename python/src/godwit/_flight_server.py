@@ -7,13 +7,13 @@ import hmac
 import ipaddress
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import GodwitError, MachineError, UsageError
+from ._flight_client import read_file, strip_token
 
 HandleT = TypeVar("HandleT", bound="ServerHandle")
 ServerT = TypeVar("ServerT", bound=flight.FlightServerBase)
@@ -88,6 +88,7 @@ class ListenOptions:
         self, listen: str, token: str | None, tls_cert: str | os.PathLike[str] | None, tls_key: str | os.PathLike[str] | None, insecure: bool
     ):
         host, self._port = _parse_address(listen)
+        token = strip_token(token)
         if (tls_cert is None) != (tls_key is None):
             raise UsageError("tls_cert and tls_key require each other")
         if not (insecure or (token and tls_cert) or _is_loopback(host)):
@@ -95,7 +96,7 @@ class ListenOptions:
         self._listen = listen
         self._options: dict[str, Any] = {}
         if tls_cert is not None and tls_key is not None:
-            self._options["tls_certificates"] = [(_read_file(tls_cert), _read_file(tls_key))]
+            self._options["tls_certificates"] = [(read_file(tls_cert), read_file(tls_key))]
         if token:
             self._options["middleware"] = {"token": _TokenAuthentication(token)}
         self._url = f"{'grpc+tls' if tls_cert else 'grpc+tcp'}://{f'[{host}]' if ':' in host else host}"
@@ -121,10 +122,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _read_file(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from error

@@ -22,6 +22,8 @@ def program_path() -> str:
     Raises `MachineError` if there is none.
     """
     if configured := os.environ.get("GODWIT_PROGRAM"):
+        if shutil.which(configured) is None:
+            raise MachineError(f"{configured}, which GODWIT_PROGRAM names, is not a program")
         return configured
     in_environment = Path(sys.executable).with_name("godwit")
     found = str(in_environment) if in_environment.exists() else shutil.which("godwit")

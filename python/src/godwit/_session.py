@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import subprocess
@@ -18,7 +19,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import RemoteError, UsageError, error_for_exit_code
-from ._flight_client import Connection, dataset_command, in_schema_order, statement_command, to_batch_reader
+from ._flight_client import Connection, dataset_command, in_schema_order, read_file, statement_command, to_batch_reader
 from ._genotypes import Genotypes
 from ._pool import SCHEME, PoolConnection, pool_member_urls
 from ._program import last_error_message, program_path
@@ -26,6 +27,7 @@ from ._query import Query
 
 # The suffix that `reads("S")` prefers if several files have that name: the first of these.
 PREFERRED_SUFFIXES = (".bam", ".cram", ".parquet", ".arrow", ".sam", ".vcf.gz", ".bcf", ".vcf")
+DATASET_KINDS = ("reads", "variants", "table")
 # A server that is not ready after this time has failed; listing many files takes a while.
 READY_TIMEOUT_S = 120
 
@@ -36,18 +38,20 @@ class Dataset:
 
     name: str
     """The path below the root."""
-    kind: str
-    """``reads``, ``variants`` or ``table``."""
+    kind: str | None
+    """``reads``, ``variants`` or ``table``; None if the file cannot be read."""
     rows: int | None
     """Number of rows; None if it is not known without reading the dataset."""
     bytes: int | None
     """Size of the file in bytes; None if it is not known."""
     schema: pa.Schema
     """Names and types of the columns."""
+    error: str | None = None
+    """Reason why the file cannot be read; None if it can."""
 
     @property
     def stem(self) -> str:
-        """The name without directory and suffix."""
+        """The name without directory, up to its first dot."""
         return Path(self.name).name.split(".")[0]
 
 
@@ -77,34 +81,50 @@ class Session:
         """Lists all datasets of the server that the client is allowed to see."""
         return [_dataset_from_info(b"/".join(info.descriptor.path).decode(), info) for info in self._connection.list_flights()]
 
-    def reads(self, name: str, **options: Any) -> Query:
+    def reads(
+        self,
+        name: str,
+        *,
+        region: str | Iterable[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        parts: int | None = None,
+    ) -> Query:
         """Returns the aligned reads of a dataset. Options are those of `table`; docs/formats/alignments.md describes the columns."""
-        return self._query_dataset("reads", name, **options)
+        return self._query_dataset("reads", name, region, columns, where, parts)
 
-    def variants(self, name: str, **options: Any) -> Query:
+    def variants(
+        self,
+        name: str,
+        *,
+        region: str | Iterable[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        parts: int | None = None,
+    ) -> Query:
         """Returns the variants of a dataset. Options are those of `table`; docs/formats/variants.md describes the columns."""
-        return self._query_dataset("variants", name, **options)
+        return self._query_dataset("variants", name, region, columns, where, parts)
 
     def genotypes(
         self,
         name: str,
         *,
         region: str | Iterable[str] | None = None,
-        samples: Sequence[str] | None = None,
-        columns: Sequence[str] | None = None,
+        samples: str | Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         where: str | None = None,
     ) -> Genotypes:
         """Returns the genotypes of a dataset of variants, a row for each sample of each variant, or as a matrix of NumPy.
 
         Args:
-            name: Path of the dataset, or its name without directory and suffix.
+            name: As for `table`.
             region: As for `table`.
-            samples: Names of the samples (default: all).
-            columns: Names of the columns of the SQL function ``genotypes``, in this order (default: all). Not for a matrix.
+            samples: Name of a sample, or of several (default: all).
+            columns: Name of a column of the SQL function ``genotypes``, or of several in this order (default: all). Not for a matrix.
             where: A condition in SQL on these columns. Not for a matrix.
         """
         found = self._find_dataset("variants", name)
-        regions = None if region is None else [region] if isinstance(region, str) else list(region)
+        regions, samples, columns = _to_list(region), _to_list(samples), _to_list(columns)
         listed = "*" if columns is None else ", ".join(_quote_identifier(column) for column in columns)
         conditions = [] if where is None else [f"({where})"]
         if regions is not None:
@@ -115,57 +135,79 @@ class Session:
         statement += f" WHERE {' AND '.join(conditions)}" if conditions else ""
         lists = None
         if where is None and columns is None:
-            lists = self._query_dataset("variants", found.name, region=regions, columns=["genotype_alleles"])
+            lists = self._query_dataset("variants", found.name, regions, "genotype_alleles", None, None)
         return Genotypes(self._connection, statement_command(statement), statement, lists, found.schema, samples)
 
-    def table(self, name: str, **options: Any) -> Query:
+    def table(
+        self,
+        name: str,
+        *,
+        region: str | Iterable[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        where: str | None = None,
+        parts: int | None = None,
+    ) -> Query:
         """Returns the rows of any dataset.
 
         Args:
-            name: Path of the dataset, or its name without directory and suffix.
+            name: Path of the dataset, or its name without directory, up to the first dot: ``S`` for ``run/S.vcf.gz``.
             region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed; commas in numbers are optional.
                 Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``.
-            columns: Names of the columns, in this order (default: all).
+            columns: Name of a column, or of several in this order (default: all).
             where: A condition in SQL.
             parts: Number of streams to fetch over (default: the number of processors; for a pool 32, not all concurrently).
         """
-        return self._query_dataset(None, name, **options)
+        return self._query_dataset(None, name, region, columns, where, parts)
 
     def sql(self, statement: str) -> Query:
         """Returns the rows of a SELECT statement."""
         return Query(self._connection, statement_command(statement), statement, statement=statement)
 
-    def put(self, name: str, data: Any, mode: str = "create", *, temporary: bool = False) -> None:
-        """Uploads a table to a writable server; it is stored completely or not at all.
+    def put(self, name: str, data: Any, mode: str = "create", *, temporary: bool = False) -> str:
+        """Uploads a table to a writable server; it is stored completely or not at all. Returns its path, for example ``panel.parquet``.
 
         Args:
             name: Name of the dataset.
             data: Anything with the Arrow stream interface (a table of pyarrow, a frame of polars or pandas, a `Query`), or batches.
             mode: ``create`` (fails if the name exists), ``replace`` or ``append``.
-            temporary: Whether the server keeps it in memory only, until it stops.
+            temporary: Whether the server keeps it in memory only, below ``temporary/``, until it stops.
         """
         if mode not in ("create", "replace", "append"):
             raise UsageError(f"mode is create, replace or append, not {mode!r}")
+        self._check_writable()
         reread = None if isinstance(data, pa.RecordBatchReader | Iterator) else lambda: to_batch_reader(data)
-        self._connection.upload(dataset_command(name, put=mode, temporary=temporary or None), to_batch_reader(data), reread)
+        answer = self._connection.upload(dataset_command(name, put=mode, temporary=temporary or None), to_batch_reader(data), reread)
+        return str(json.loads(answer)["dataset"])
 
     def drop(self, name: str) -> None:
-        """Removes an uploaded dataset."""
-        self._connection.do_action("DropDataset", name.encode())
+        """Removes an uploaded dataset, by its path or the name that `put` was called with. A temporary one is removed if there is no other."""
+        self._check_writable()
+        try:
+            self._connection.do_action("DropDataset", name.encode())
+        except UsageError as error:
+            if "/" in name:
+                raise
+            try:
+                self._connection.do_action("DropDataset", f"temporary/{name}".encode())
+            except UsageError:
+                raise error from None
+
+    def _check_writable(self) -> None:
+        if self._server is not None and not self._server.is_writable:
+            raise UsageError("the session is read-only; open it with godwit.open(.., writable=True)")
 
     def _query_dataset(
         self,
         kind: str | None,
         name: str,
-        *,
-        region: str | Iterable[str] | None = None,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        parts: int | None = None,
+        region: str | Iterable[str] | None,
+        columns: str | Sequence[str] | None,
+        where: str | None,
+        parts: int | None,
     ) -> Query:
         found = self._find_dataset(kind, name)
         dataset = found.name
-        regions = None if region is None else [region] if isinstance(region, str) else list(region)
+        regions, columns = _to_list(region), _to_list(columns)
         text = f"{dataset}" + (f" {' '.join(regions)}" if regions else "")
         listed = ", ".join(_quote_identifier(column) for column in columns) if columns is not None else "*"
         overlap = " OR ".join(f"region('{_escape_literal(region)}')" for region in regions or [])
@@ -181,7 +223,7 @@ class Session:
         if where is None:
             ordered = in_schema_order(columns, found.schema)
             command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or self._connection.default_parts)
-            reordered = list(columns) if columns is not None and list(columns) != ordered else None
+            reordered = columns if columns != ordered else None
             return Query(self._connection, command, text, reordered, statement=records)
         return Query(self._connection, statement_command(statement), statement, statement=records)
 
@@ -193,12 +235,17 @@ class Session:
                 found = _dataset_from_info(name, self._connection.get_flight_info(dataset_command(name)))
                 if kind in (None, found.kind):
                     return found
-        listed = [dataset for dataset in self.datasets() if kind is None or dataset.kind == kind]
+        datasets = self.datasets()
+        listed = [dataset for dataset in datasets if dataset.error is None and (kind is None or dataset.kind == kind)]
         for dataset in listed:
             if dataset.name == name:
                 return dataset
         same_stem = [dataset for dataset in listed if dataset.stem == name]
         if not same_stem:
+            for dataset in datasets:
+                if dataset.error is not None and name in (dataset.name, dataset.stem):
+                    # The error of the server for this file.
+                    return _dataset_from_info(dataset.name, self._connection.get_flight_info(dataset_command(dataset.name)))
             what = "dataset" if kind is None else f"dataset of {kind}"
             raise UsageError(f"there is no {what} {name!r}; there are {', '.join(sorted(dataset.name for dataset in listed)) or 'none'}")
         for ending in PREFERRED_SUFFIXES:
@@ -214,7 +261,15 @@ def _dataset_from_info(name: str, info: flight.FlightInfo) -> Dataset:
     def none_if_negative(number: int) -> int | None:
         return number if number >= 0 else None
 
-    return Dataset(name, info.app_metadata.decode(), none_if_negative(info.total_records), none_if_negative(info.total_bytes), info.schema)
+    # A listing has the kind of a dataset, or the error of a file that cannot be read.
+    described = info.app_metadata.decode()
+    kind, error = (described, None) if described in DATASET_KINDS else (None, described)
+    return Dataset(name, kind, none_if_negative(info.total_records), none_if_negative(info.total_bytes), info.schema, error)
+
+
+def _to_list(names: str | Iterable[str] | None) -> list[str] | None:
+    """Returns a list of names; one name may be a text."""
+    return None if names is None else [names] if isinstance(names, str) else list(names)
 
 
 def _quote_identifier(name: str) -> str:
@@ -229,6 +284,7 @@ def connect(
     url: str,
     *,
     token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
     ca: str | os.PathLike[str] | None = None,
     pool: str | os.PathLike[str] | None = None,
     wait: float = 900,
@@ -238,14 +294,20 @@ def connect(
     Args:
         url: ``grpc+tls://HOST:PORT`` or ``grpc+tcp://HOST:PORT``; ``godwit+pool://NAME`` for several servers as one.
         token: Token that `godwit token` printed.
+        token_file: File with the token, instead of ``token``.
         ca: File of trusted certificates, PEM (default: those of the system).
         pool: File that describes the pool (default: all addresses to which the name resolves).
         wait: Seconds to wait for a pool of which no member responds.
 
     Raises:
         RemoteError: The server cannot be reached, or rejects the call.
+        MachineError: A file cannot be read.
     """
-    trusted = Path(ca).read_bytes() if ca is not None else None
+    if token_file is not None:
+        if token is not None:
+            raise UsageError("token and token_file exclude each other")
+        token = read_file(token_file).decode(errors="replace")
+    trusted = read_file(ca) if ca is not None else None
     connection: Connection
     if url.startswith(SCHEME):
         name, members = pool_member_urls(url, None if pool is None else Path(pool))
@@ -273,7 +335,10 @@ def open_directory(path: str | os.PathLike[str], *, reference: str | os.PathLike
 
     Raises:
         MachineError: The directory or the program does not exist.
+        UsageError: The path is a file.
     """
+    if Path(path).is_file():
+        raise UsageError(f"{path} is a file; open its directory, {Path(path).parent}")
     server = _LocalServer(Path(path), reference, writable)
     try:
         return Session(Connection(server.url, server.token, None), server)
@@ -286,6 +351,7 @@ class _LocalServer:
     """A server on the loopback device that accepts only a token that this process created."""
 
     def __init__(self, root: Path, reference: str | os.PathLike[str] | None, writable: bool):
+        self.is_writable = writable
         self._directory = tempfile.TemporaryDirectory(prefix="godwit-python-")
         tokens = Path(self._directory.name) / "tokens"
         created = subprocess.run([program_path(), "token", "python", "--tokens", tokens], capture_output=True, text=True, check=False)

@@ -104,7 +104,7 @@ def keyboard(browser, url, pictures, reads):
     expect(page.locator("#plots figure")).to_have_count(2)
     print(page.evaluate("document.activeElement.id"))
     page.goto(f"{url}#dataset={reads}&region=chr1:1000-3000")
-    expect(page.get_by_label("Region")).to_have_value("chr1:1000-3000")
+    expect(page.get_by_label("Region", exact=True)).to_have_value("chr1:1000-3000")
     expect(page.locator("#plots svg").first).to_have_attribute("aria-label", __import__("re").compile("from 1,000 to 3,000"))
     unnamed = page.evaluate(
         "[...document.querySelectorAll('body > * input, body > * button, body > * textarea')]"

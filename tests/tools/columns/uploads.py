@@ -349,5 +349,39 @@ def adbc_partitions(address, table):
     print(status()["open_streams"])
 
 
-COMMANDS = [adbc_partitions, check_round_trip, upload_twice, upload_over_existing, upload_under_names, drop_datasets, ingest_by_adbc, read_while_replaced, prepared_while_columns_change, upload_half, upload_large_message, upload_temporary, look_up_regions, cancel_statement]
+def adbc_progress(address, rows):
+    """Reads the only partition of a statement, and prints whether the ADBC driver shows its progress in the meantime."""
+    import adbc_driver_flightsql.dbapi as dbapi
+
+    uri, names = f"grpc://{address}", pyarrow.table({"name": [f"{number:010}" for number in range(int(rows))]})
+    upload_table(connect(address), command_descriptor("names", put="create"), names, 10_000)
+    with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+        statement, found = cursor.adbc_statement, []
+        statement.set_options(**{"adbc.statement.exec.incremental": "true"})
+        statement.set_sql_query("SELECT sum(length(replace(repeat(name, 60), '0', '00'))) AS total FROM names")
+        (partition,), _, _ = statement.execute_partitions()
+
+        def read():
+            with dbapi.connect(uri) as other, other.cursor() as reader:
+                reader.adbc_read_partition(partition)
+                found.append(reader.fetch_arrow_table()["total"].to_pylist())
+
+        # Polls until the statement is done.
+        poll = lambda: found.append(len(statement.execute_partitions()[0]))
+        threads = [threading.Thread(target=work, daemon=True) for work in (read, poll)]
+        for thread in threads:
+            thread.start()
+        seen = [0.0]
+        while threads[1].is_alive():
+            time.sleep(0.01)
+            progress = statement.get_option_float("adbc.statement.exec.progress")
+            if progress not in seen:
+                seen.append(progress)
+        threads[0].join()
+        during = [progress for progress in seen if 0 < progress < 1]
+        total = 60 * sum(10 + name.count("0") for name in names["name"].to_pylist())
+        print(len(during) > 0, during == sorted(during), [total] in found, 0 in found)
+
+
+COMMANDS = [adbc_partitions, adbc_progress, check_round_trip, upload_twice, upload_over_existing, upload_under_names, drop_datasets, ingest_by_adbc, read_while_replaced, prepared_while_columns_change, upload_half, upload_large_message, upload_temporary, look_up_regions, cancel_statement]
 {operation.__name__: operation for operation in COMMANDS}[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -128,6 +128,17 @@ fn check_prose<'l>(path: &str, lines: impl Iterator<Item = (usize, &'l str)>) ->
     findings
 }
 
+/// Returns the findings in the description of a crate. `path` and `manifest`: the manifest of the crate.
+pub fn check_description(path: &str, manifest: &str) -> Vec<String> {
+    let lines = manifest.lines().enumerate();
+    let description: Vec<_> = lines.filter_map(|(at, line)| Some((at, line.strip_prefix("description = ")?))).collect();
+    let mut findings = check_prose(path, description.iter().copied());
+    let question = |(_, text): &&(usize, &str)| words(text).next().is_some_and(|word| QUESTION_WORDS.contains(&word));
+    let questions = description.iter().filter(question);
+    findings.extend(questions.map(|(at, _)| format!("{path}:{}: begin the description with a noun", at + 1)));
+    findings
+}
+
 /// Reports whether the words at that place deny without an article. Statements of existence and "no longer" need none.
 fn is_denial(words: &[String], at: usize) -> bool {
     let word = |at: usize| words.get(at).map_or("", String::as_str);
@@ -260,6 +271,14 @@ mod tests {
         assert_eq!(findings("// Users who rely on it.\nlet who = \"nobody\";\n"), Vec::<String>::new());
         let page = source("docs/a.md", "The one who asks.\n```\nwho\n```\nThe column `who`.\n");
         assert_eq!(check_language(&[], &[page]).len(), 1);
+    }
+
+    #[test]
+    fn descriptions_of_crates_begin_with_a_noun_and_name_software() {
+        let findings = |text: &str| check_description("a.toml", &format!("[package]\ndescription = \"{text}\"\n"));
+        assert_eq!(findings("Access rules for rows"), [""; 0]);
+        assert_eq!(findings("What all jobs share"), ["a.toml:2: begin the description with a noun"]);
+        assert_eq!(findings("The log of who reads").len(), 1);
     }
 
     #[test]

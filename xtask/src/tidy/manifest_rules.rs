@@ -9,6 +9,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::language_rules::check_description;
+
 /// The crates of the workspace that each crate may depend on. Dependencies have one direction: the model depends on no
 /// other crate, and a crate may use the dependencies of those below it only where they are listed. docs/architecture.md
 /// has the same table, with the purpose of each crate.
@@ -60,6 +62,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("godwit-tcp", &["godwit-flight"]),
     // Programs that know only files use servers through the client of copies.
     ("godwit-mount", &["godwit-model", "godwit-files", "godwit-flight", "godwit-transfer-session", "godwit-transfer"]),
+    // Clients of NFS have the rights that the rules give to their addresses.
+    ("godwit-nfs", &["godwit-dataset", "godwit-transfer-session"]),
     // The decisions of the shuffle, without a network.
     ("godwit-exchange", &["godwit-model", "godwit-fleet"]),
     ("godwit-cluster", &["godwit-dataset", "godwit-auth", "godwit-flight", "godwit-fleet"]),
@@ -251,6 +255,7 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-delta",
             "godwit-transfer",
             "godwit-mount",
+            "godwit-nfs",
             "godwit-cluster",
             "godwit-columnar",
             "godwit-search",
@@ -297,6 +302,7 @@ pub(super) const SOLE_DEPENDENTS: &[(&str, &str)] = &[
     ("object_store", "godwit-serve"),
     ("datafusion", "godwit-sql"),
     ("fuser", "godwit-mount"),
+    ("nfs3_types", "godwit-nfs"),
     ("parquet", "godwit-columnar"),
     ("hts-sys", "godwit-cram"),
     ("clap", "godwit-cli"),
@@ -356,6 +362,7 @@ pub fn check_manifests(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for path in paths {
         let text = fs::read_to_string(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
+        findings.extend(check_description(&path, &text));
         findings.extend(check_manifest(&Manifest::parse(path, &text)));
     }
     Ok(findings)

@@ -1,5 +1,5 @@
 //! Rules on the pages of the documentation: every relative link and anchor has its target, the indexes list every page,
-//! and no page is long.
+//! no page is long, and the pages of the architecture name modules and items that exist.
 //!
 //! In: the Markdown files of the repository, and a test for the existence of other files. Out: one line per finding.
 //! Links to other hosts are not followed.
@@ -20,6 +20,74 @@ const DOCUMENTATION: &str = "docs/";
 const INDEXES: [&str; 2] = ["docs/README.md", "docs/decisions/README.md"];
 /// The table of contents of the book, which lists every page. It is not a page itself.
 const BOOK_CONTENTS: &str = "docs/SUMMARY.md";
+
+/// Pages that name modules and items of the crates, as in `formats::vcf::Reader`.
+const ARCHITECTURE_PAGES: [&str; 2] = ["docs/architecture.md", "docs/architecture-servers.md"];
+/// Keywords that precede the name of an item.
+const ITEM_KEYWORDS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
+
+/// Returns the paths on the pages of the architecture that name no module and no item of `sources`. A path begins with a
+/// crate, without `godwit-`, or with a module of any crate. An item may be in a submodule, whose parent re-exports it.
+pub fn check_module_paths(pages: &[SourceFile], sources: &[SourceFile]) -> Vec<String> {
+    let modules: Vec<(Vec<String>, &str)> =
+        sources.iter().filter_map(|source| Some((module_path(&source.path)?, source.text.as_str()))).collect();
+    let mut findings = Vec::new();
+    for page in pages.iter().filter(|page| ARCHITECTURE_PAGES.contains(&page.path.as_str())) {
+        for (at, line) in blank_fences(&page.text).into_iter().enumerate() {
+            let unknown =
+                line.split('`').skip(1).step_by(2).filter(|span| is_module_path(span) && !names_module(span, &modules));
+            findings.extend(unknown.map(|span| format!("{}:{}: there is no {span}", page.path, at + 1)));
+        }
+    }
+    findings
+}
+
+/// Returns the path of the module in a file: its crate without `godwit-`, and the names of the modules.
+fn module_path(file: &str) -> Option<Vec<String>> {
+    let (name, file) = file.strip_prefix("crates/")?.strip_suffix(".rs")?.split_once("/src/")?;
+    let modules = file.split('/').filter(|module| !["lib", "main"].contains(module));
+    let name = name.strip_prefix("godwit-").unwrap_or(name).replace('-', "_");
+    Some([name].into_iter().chain(modules.map(str::to_owned)).collect())
+}
+
+/// Reports whether a code span is a path that begins with a crate or module.
+fn is_module_path(span: &str) -> bool {
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    span.contains("::") && span.starts_with(|c: char| c.is_ascii_lowercase()) && span.split("::").all(is_name)
+}
+
+fn names_module(span: &str, modules: &[(Vec<String>, &str)]) -> bool {
+    let names: Vec<&str> = span.strip_prefix("godwit_").unwrap_or(span).split("::").collect();
+    let is_crate = modules.iter().any(|(path, _)| path[0] == names[0]);
+    let begins_with =
+        |path: &[String], names: &[&str]| path.len() >= names.len() && path.iter().zip(names).all(|(a, b)| a == b);
+    // A path without a crate may begin at any module.
+    let is_below = |path: &[String], names: &[&str]| match is_crate {
+        true => begins_with(path, names),
+        false => (1..path.len()).any(|first| begins_with(&path[first..], names)),
+    };
+    if modules.iter().any(|(path, _)| is_below(path, &names)) {
+        return true;
+    }
+    let is_type = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+    let module_count = names.iter().position(|name| is_type(name)).unwrap_or(names.len() - 1);
+    let (parents, items) = names.split_at(module_count);
+    let texts: Vec<&str> = modules.iter().filter(|(path, _)| is_below(path, parents)).map(|(_, text)| *text).collect();
+    items.iter().all(|item| texts.iter().any(|text| defines(text, item)))
+}
+
+/// Reports whether a source file defines an item of a name.
+fn defines(text: &str, item: &str) -> bool {
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
+        let mut words = line.split_whitespace();
+        let mut previous = words.next().unwrap_or_default();
+        words.any(|word| {
+            let keyword = std::mem::replace(&mut previous, word);
+            let rest = word.strip_prefix(item).filter(|_| ITEM_KEYWORDS.contains(&keyword));
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        })
+    })
+}
 
 /// Returns the findings on all pages. `exists` reports whether a path from the root is a file or directory.
 pub fn check_pages(pages: &[SourceFile], exists: impl Fn(&str) -> bool) -> Vec<String> {
@@ -239,6 +307,32 @@ mod tests {
             "tests/a.md:5: link to ../../x.md: outside of the repository",
         ];
         assert_eq!(link_findings(text), expected);
+    }
+
+    #[test]
+    fn paths_on_the_pages_of_the_architecture_name_modules_and_items() {
+        let source = |path: &str, text: &str| page(path, text);
+        let sources = [
+            source("crates/godwit-formats/src/lib.rs", "mod vcf;\npub use vcf::Reader;\n"),
+            source(
+                "crates/godwit-formats/src/vcf/reader.rs",
+                "/// A type Comment.\npub(crate) struct Reader<R> {}\nfn open() {}\n",
+            ),
+            source("crates/godwit-transfer-session/src/lib.rs", "pub const fn reduce() {}\n"),
+        ];
+        let known = "`formats::vcf` `formats::Reader` `godwit_formats::vcf::Reader::open` `vcf::reader` `vcf::Reader`\n\
+            `transfer_session::reduce` `std` `Reader::x` `a::b()`\n";
+        let unknown = "`formats::bam` `formats::Comment` `formats::Read`\n```\n`formats::bam`\n```\n`vcf::header` `formats::reader`\n";
+        let name = ARCHITECTURE_PAGES[0];
+        assert_eq!(check_module_paths(&[page(name, known), page("README.md", unknown)], &sources), [""; 0]);
+        let expected = [
+            "1: there is no formats::bam",
+            "1: there is no formats::Comment",
+            "1: there is no formats::Read",
+            "5: there is no vcf::header",
+            "5: there is no formats::reader",
+        ];
+        assert_eq!(check_module_paths(&[page(name, unknown)], &sources), expected.map(|text| format!("{name}:{text}")));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use godwit_cluster::{ClusterOptions, WorkerPool, WorkerPoolEvent};
 use godwit_engines::aligner::{AlignerInfo, BlockDependence};
-use godwit_exchange::{ShuffleAction, ShuffleEvent as LedgerEvent, ShuffleOptions, ShuffleScheduler, WorkerId};
+use godwit_exchange::{ShuffleAction, ShuffleEvent, ShuffleOptions, ShuffleScheduler, WorkerId};
 use godwit_fleet::Token;
 use godwit_model::{BlockId, PartitionPlan};
 use godwit_pipeline::job_directory::JobDirectory;
@@ -58,7 +58,7 @@ pub(super) struct AlignHead<'r> {
     worker_pool: WorkerPool<'r, AlignMessages>,
     job_directory: &'r JobDirectory,
     spool: Arc<ReadsSpool>,
-    ledger: ShuffleScheduler,
+    scheduler: ShuffleScheduler,
     /// For each worker that is ready: the address from which other workers fetch its slices.
     addresses: BTreeMap<WorkerId, SocketAddr>,
     observer: &'r dyn Observer,
@@ -135,7 +135,7 @@ impl<'r> AlignHead<'r> {
             worker_pool: WorkerPool::open(cluster, &between, spool.clone(), task, warnings, cancelled)?,
             job_directory,
             spool,
-            ledger: ShuffleScheduler::new(ShuffleOptions::default()),
+            scheduler: ShuffleScheduler::new(ShuffleOptions::default()),
             addresses: BTreeMap::new(),
             observer,
             cancelled,
@@ -194,10 +194,10 @@ impl<'r> AlignHead<'r> {
     /// returns any other event.
     fn next_event(&mut self) -> Result<Option<WorkerPoolEvent<AlignMessages>>, PipelineError> {
         match self.worker_pool.next_event()? {
-            Some(WorkerPoolEvent::Lost(node)) => self.apply_event(LedgerEvent::WorkerLost(node)),
-            Some(WorkerPoolEvent::Event(node, AlignEvent::Ready(ready))) => self.add_worker(node, ready)?,
-            Some(WorkerPoolEvent::Event(node, AlignEvent::WorkRequested)) => {
-                self.apply_event(LedgerEvent::WorkRequested(node))
+            Some(WorkerPoolEvent::Lost(worker)) => self.apply_event(ShuffleEvent::WorkerLost(worker)),
+            Some(WorkerPoolEvent::Event(worker, AlignEvent::Ready(ready))) => self.add_worker(worker, ready)?,
+            Some(WorkerPoolEvent::Event(worker, AlignEvent::WorkRequested)) => {
+                self.apply_event(ShuffleEvent::WorkRequested(worker))
             }
             other => return Ok(other),
         }
@@ -209,39 +209,39 @@ impl<'r> AlignHead<'r> {
     }
 
     /// Passes an event to the scheduler; the resulting actions wait in `pending_actions`.
-    fn apply_event(&mut self, event: LedgerEvent) {
+    fn apply_event(&mut self, event: ShuffleEvent) {
         let now = self.now();
-        let actions = self.ledger.handle_event(event, now);
+        let actions = self.scheduler.handle_event(event, now);
         self.pending_actions.extend(actions);
     }
 
     /// Advances the scheduler's clock.
     fn tick(&mut self) {
         let now = self.now();
-        let actions = self.ledger.handle_time(now);
+        let actions = self.scheduler.handle_time(now);
         self.pending_actions.extend(actions);
     }
 
     /// Handles events about the slices that a worker has fetched, failed to fetch, or holds. Ignores other events.
-    fn handle_event(&mut self, node: WorkerId, report: AlignEvent) {
+    fn handle_event(&mut self, worker: WorkerId, report: AlignEvent) {
         match report {
             AlignEvent::SlicesFetched { block, seconds, bytes } => {
                 self.exchange_report.fetched_bytes += bytes;
                 self.exchange_report.fetching_seconds += seconds;
-                self.apply_event(LedgerEvent::SlicesFetched(node, block));
+                self.apply_event(ShuffleEvent::SlicesFetched(worker, block));
             }
             AlignEvent::SliceFetchFailed { block, reason } => {
                 self.worker_pool.warn(format!(
                     "{} could not fetch {}: {reason}",
-                    self.worker_pool.worker_name(node),
+                    self.worker_pool.worker_name(worker),
                     block_label(block)
                 ));
-                self.apply_event(LedgerEvent::SliceFetchFailed(node, block));
+                self.apply_event(ShuffleEvent::SliceFetchFailed(worker, block));
             }
             AlignEvent::SlicesHeld { block, reads_checksum, shards } => {
-                self.add_held_slices(node, block, &reads_checksum, shards)
+                self.add_held_slices(worker, block, &reads_checksum, shards)
             }
-            AlignEvent::AllSlicesReported => drop(self.recalled_workers.insert(node)),
+            AlignEvent::AllSlicesReported => drop(self.recalled_workers.insert(worker)),
             // Ignored: the partitions are decided already, or `next_event` has handled the event.
             AlignEvent::GenomePartitioned { .. } | AlignEvent::Ready(_) | AlignEvent::WorkRequested => {}
         }
@@ -250,11 +250,11 @@ impl<'r> AlignHead<'r> {
     /// Executes an action of the scheduler that does not depend on the stage.
     fn execute_action(&mut self, action: &ShuffleAction, first: Option<BlockId>, spool: &ReadsSpool) {
         match action {
-            ShuffleAction::AlignBlock(node, block) => {
+            ShuffleAction::AlignBlock(worker, block) => {
                 self.exchange_report.alignments += 1;
                 let decides_partitions = self.genome_plan.is_none() && first == Some(*block);
                 self.worker_pool.send_command(
-                    *node,
+                    *worker,
                     &AlignCommand::AlignBlock {
                         block: *block,
                         reads_checksum: self.reads_checksum(*block),
@@ -269,7 +269,7 @@ impl<'r> AlignHead<'r> {
                         let fetch = FetchTask { block: *block, reads_checksum, shards, address };
                         self.worker_pool.send_command(*worker, &AlignCommand::FetchSlices(fetch));
                     }
-                    _ => self.apply_event(LedgerEvent::SliceFetchFailed(*worker, *block)),
+                    _ => self.apply_event(ShuffleEvent::SliceFetchFailed(*worker, *block)),
                 }
             }
             ShuffleAction::ReleaseReads(block) => spool.remove_block(*block),
@@ -307,7 +307,7 @@ impl<'r> AlignHead<'r> {
         if self.bases_are_counted {
             self.worker_pool.send_command(worker, &AlignCommand::BasesCounted);
         }
-        self.apply_event(LedgerEvent::WorkerJoined { worker, writers });
+        self.apply_event(ShuffleEvent::WorkerJoined { worker, writers });
         Ok(())
     }
 
@@ -317,7 +317,7 @@ impl<'r> AlignHead<'r> {
         ExchangeReport {
             workers,
             lost_workers,
-            stragglers: self.ledger.straggler_count(),
+            stragglers: self.scheduler.straggler_count(),
             ..std::mem::take(&mut self.exchange_report)
         }
     }
@@ -327,7 +327,7 @@ impl<'r> AlignHead<'r> {
         if let Some(content) = self.job_directory.reads_checksum(block) {
             self.reads_checksums.insert(block, content);
         }
-        self.apply_event(LedgerEvent::BlockAvailable(block));
+        self.apply_event(ShuffleEvent::BlockAvailable(block));
     }
 
     fn reads_checksum(&self, block: BlockId) -> String {

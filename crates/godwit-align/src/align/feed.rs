@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -240,7 +240,7 @@ impl<W: BlockSink> Feeder<'_, W> {
                         // Store the end of the block before the sink receives the block completely: after that, the
                         // aligner can return its records.
                         let end = bytes_before + reader.compressed_bytes_returned();
-                        progress.block_end_bytes.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
+                        progress.block_end_bytes.lock().push_back(end);
                     }
                     self.end_block(id, reads, content.finish(), report)?;
                     // The output of fastp has to be read to its end, even if the sink needs no further blocks.

@@ -34,7 +34,7 @@ pub(super) fn align_fingerprint(
     engine: &InstalledAligner,
 ) -> Result<Vec<FingerprintEntry>, PipelineError> {
     let mut fingerprint = Vec::new();
-    let mut state = |key: FingerprintKey<'_>, value: String| fingerprint.push(key.fact(value));
+    let mut state = |key: FingerprintKey<'_>, value: String| fingerprint.push(key.entry(value));
     state(FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned());
     let (aligner, version) = engine.emulated_program(options);
     state(FingerprintKey::AlignerVersion(aligner), version.to_owned());
@@ -57,10 +57,10 @@ pub(super) fn align_fingerprint(
     if let Some(recalibration) = &options.job.recalibration {
         let describe = |path: &PathBuf| file_size_or_checksum(path, false).map_err(PipelineError::file("read", path));
         let sites = recalibration.known_sites.iter().map(describe).collect::<Result<Vec<_>, _>>()?;
-        fingerprint.push(FingerprintKey::KnownSites.fact(sites.join("; ")));
+        fingerprint.push(FingerprintKey::KnownSites.entry(sites.join("; ")));
     }
     if let Some(request) = &options.job.picard_metrics {
-        fingerprint.push(FingerprintKey::PicardMetrics.fact(request.fingerprint_text()?));
+        fingerprint.push(FingerprintKey::PicardMetrics.entry(request.fingerprint_text()?));
     }
     fingerprint.extend(step.map(PythonStep::fingerprint_entry));
     Ok(fingerprint)
@@ -106,7 +106,7 @@ fn describe_file_prefix(path: &Path) -> io::Result<String> {
 pub(super) struct ReadsHasher(blake3::Hasher);
 
 impl ReadsHasher {
-    /// Adds a record batch with the schema `schema::reads`.
+    /// Adds a record batch with the schema `schema::pipe_reads`.
     pub(super) fn update(&mut self, batch: &RecordBatch) {
         for column in batch.columns() {
             let column = column.as_binary::<i32>();

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use godwit_engines::aligner::BlockDependence;
 use godwit_model::ErrorKind;
-use godwit_pipeline::PipelineError;
 use godwit_pipeline::job_directory::{self, JobDirectory, JobDirectoryState};
 use godwit_pipeline::job_report::JobReport;
 use godwit_pipeline::manifest::{self, Manifest};
-use godwit_pipeline::observer::{Event, Observer};
+use godwit_pipeline::observer::{Event, Observer, report_kept_checkpoints};
 use godwit_pipeline::reduce::Outputs;
-use godwit_pipeline::{ClusterRun, FingerprintEntry};
+use godwit_pipeline::{ClusterRun, FingerprintEntry, PipelineError};
 
 use super::AlignOptions;
 
@@ -100,15 +99,7 @@ pub(super) fn close_job_directory(
             run.into_iter().for_each(JobDirectory::remove);
             Ok(report)
         }
-        Err(error) if keep && error.kind() != ErrorKind::Bug => match error {
-            PipelineError::Interrupted => Err(PipelineError::InterruptedResumable { job_directory: path }),
-            error => {
-                let message =
-                    format!("the checkpoints are in {}: add --resume to the same command to resume", path.display());
-                observer.event(&Event::Warning { message });
-                Err(error)
-            }
-        },
+        Err(error) if keep && error.kind() != ErrorKind::Bug => Err(report_kept_checkpoints(error, path, observer)),
         Err(error) => {
             run.into_iter().for_each(|run| run.discard(&outputs.temporary_names()));
             Err(error)

@@ -1,7 +1,6 @@
 //! Alignment of blocks on a worker. Threads feed blocks to the aligner, collect the records, and sort and pack them
 //! into slices.
 
-use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender};
 
 use arrow_array::RecordBatch;
@@ -133,7 +132,7 @@ impl SortedAlignedBlock {
     fn store_and_upload(self, shared: &WorkerContext) -> Result<(), PipelineError> {
         let Some(store) = shared.slice_store.get() else { return Ok(()) };
         let table = store.add_block(self.block.id, self.sorted).map_err(|error| shared.scratch_error(error))?;
-        let content = shared.reads_checksums.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.block.id);
+        let content = shared.reads_checksums.lock().remove(&self.block.id);
         shared.checkpoint_slices(self.block.id, &content.unwrap_or_default(), store.all_shards())?;
         let AlignedBlock { id, reads, records, pairs, ends, counts, .. } = self.block;
         let info = AlignedBlockInfo { block: id, reads, records, counts };

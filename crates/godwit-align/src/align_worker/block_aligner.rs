@@ -4,8 +4,8 @@
 //! Other programs return their last records only when their input ends, so each block needs a process of its own. This
 //! requires that the records do not depend on how the reads are divided into blocks.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_engines::ChildHandle;
 use godwit_engines::aligner::bwa::{self, BwaOptions, IndexKind};
@@ -16,6 +16,7 @@ use godwit_engines::aligner::{
     Aligner, AlignerChoice, AlignerInfo, BlockHeader, BlockReader, BlockWriter, PipeSession,
 };
 use godwit_pipeline::PipelineError;
+use parking_lot::Mutex;
 
 use super::align_threads::{BlockReads, PackInput, collect_aligned};
 use crate::align_messages::AlignTask;
@@ -144,7 +145,7 @@ impl AlignerStopper {
         match self {
             Self::Persistent(child) => child.kill(),
             Self::PerBlock(current) => {
-                let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut current = current.lock();
                 current.stopped = true;
                 current.kill();
             }
@@ -187,7 +188,7 @@ impl PerBlockAligner {
             paired: header.paired,
         };
         let invocation = self.program.invocation(&values)?;
-        let mut current = self.current_process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current_process.lock();
         if current.stopped {
             return Err(PipelineError::Interrupted);
         }
@@ -197,6 +198,6 @@ impl PerBlockAligner {
     }
 
     fn kill(&self) {
-        self.current_process.lock().unwrap_or_else(PoisonError::into_inner).kill();
+        self.current_process.lock().kill();
     }
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_exchange::{PerFile, ShardId};
@@ -22,6 +22,7 @@ use godwit_pipeline::partitioned_file::PartLocation;
 use godwit_pipeline::reduce::CompressedPart;
 use godwit_pipeline::runs::{RunTable, SliceLocation, SliceStore};
 use godwit_pipeline::scratch::{SpillFile, create_private_directory};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::align_messages::CheckpointLocation;
@@ -240,7 +241,7 @@ impl WorkerCheckpoints {
         store: &SliceStore,
     ) -> io::Result<Vec<(BlockId, String, Vec<ShardId>)>> {
         let plan = plan_entry(starts, shares);
-        let found = std::mem::take(&mut *self.unread_entries.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = std::mem::take(&mut *self.unread_entries.lock());
         if found.first() != Some(&plan) {
             self.journal.clear()?;
             self.spill.truncate(0)?;
@@ -253,7 +254,7 @@ impl WorkerCheckpoints {
                 WorkerJournalEntry::Slices { block, reads_checksum, slices } => (block, reads_checksum, slices),
                 WorkerJournalEntry::Part(part) if part.end() <= self.spill.bytes() => {
                     end = end.max(part.end());
-                    self.lock_parts().insert(part.part, part);
+                    self.part_checkpoints.lock().insert(part.part, part);
                     continue;
                 }
                 WorkerJournalEntry::Part(_) | WorkerJournalEntry::Plan { .. } => continue,
@@ -377,10 +378,6 @@ impl WorkerCheckpoints {
         self.journal.append_unsynced(&WorkerJournalEntry::Slices { block, reads_checksum: content.to_owned(), slices })
     }
 
-    fn lock_parts(&self) -> MutexGuard<'_, HashMap<usize, PartCheckpoint>> {
-        self.part_checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes a journal line with the location of a part that is in the spill file.
     pub(super) fn record_part(&self, made_of: &str, part: usize, made: &CompressedPart) -> io::Result<()> {
         let PerFile { bam: Some(PartLocation::Spill(pieces)), cram: None } = &made.locations else { return Ok(()) };
@@ -399,7 +396,8 @@ impl WorkerCheckpoints {
 
     /// Returns a part that an earlier process built, if its inputs are unchanged and its checksums match.
     pub(super) fn restore_part(&self, made_of: &str, part: usize) -> io::Result<Option<CompressedPart>> {
-        let Some(kept) = self.lock_parts().remove(&part).filter(|kept| kept.input_checksum == made_of) else {
+        let Some(kept) = self.part_checkpoints.lock().remove(&part).filter(|kept| kept.input_checksum == made_of)
+        else {
             return Ok(None);
         };
         let mut report = vec![0; kept.report_bytes as usize];

@@ -2,11 +2,11 @@
 //! When the head has decided the positions of the parts, threads copy them into the output files.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
-use bytemuck::{AnyBitPattern, NoUninit};
+use bytemuck::NoUninit;
+use crossbeam_channel::Receiver;
 use godwit_cluster::bytes_batch;
 use godwit_engines::aligner::AlignerInfo;
 use godwit_exchange::PerFile;
@@ -20,9 +20,12 @@ use godwit_pipeline::reduce::{
 };
 use godwit_pipeline::runs::SplitPartition;
 use godwit_pipeline::{DuplicatePolicy, PipelineError};
+use parking_lot::Mutex;
 
 use super::WorkerContext;
-use crate::align_messages::{AlignTicket, AlignUpload, VerdictHeader, WriteTask, edges_to_pieces, to_buffer};
+use crate::align_messages::{
+    AlignTicket, AlignUpload, VerdictHeader, WriteTask, decompress_marks, edges_to_pieces, to_buffer,
+};
 
 /// A task of a writing thread.
 pub(super) enum PartTask {
@@ -188,23 +191,18 @@ fn download_verdicts(shared: &WorkerContext, ticket: &AlignTicket) -> Result<Dow
     while let Some((batch, header)) = incoming.next_batch()? {
         let header =
             serde_json::from_slice(&header).map_err(|error| PipelineError::malformed_command(error.to_string()))?;
-        let bytes = bytes_batch::batch_as_bytes(&batch);
+        let frame = bytes_batch::batch_as_bytes(&batch);
         match header {
             VerdictHeader::Representatives(block) => {
-                append_items(verdicts.representatives.entry(block).or_default(), bytes)
+                decompress_marks(frame, verdicts.representatives.entry(block).or_default())
             }
-            VerdictHeader::Duplicates(block) => append_items(verdicts.duplicates.entry(block).or_default(), bytes),
-            VerdictHeader::Optical(block) => append_items(verdicts.optical.entry(block).or_default(), bytes),
-            VerdictHeader::Members(block) => append_items(verdicts.members.entry(block).or_default(), bytes),
-            VerdictHeader::Sets => append_items(&mut verdicts.sets, bytes),
-        }
+            VerdictHeader::Duplicates(block) => decompress_marks(frame, verdicts.duplicates.entry(block).or_default()),
+            VerdictHeader::Optical(block) => decompress_marks(frame, verdicts.optical.entry(block).or_default()),
+            VerdictHeader::Members(block) => decompress_marks(frame, verdicts.members.entry(block).or_default()),
+            VerdictHeader::Sets => decompress_marks(frame, &mut verdicts.sets),
+        }?;
     }
     Ok(verdicts)
-}
-
-/// Appends plain items from their bytes, which need not be aligned in memory.
-fn append_items<T: AnyBitPattern>(items: &mut Vec<T>, bytes: &[u8]) {
-    items.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
 }
 
 /// Returns the ranks in a part of those records that the head has requested.
@@ -217,7 +215,7 @@ fn rank_part(
         return Err(PipelineError::malformed_command("the head requested ranks before it sent the partitions"));
     };
     let wanted = {
-        let mut wanted = writing.representatives.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = writing.representatives.lock();
         match &*wanted {
             Some(wanted) => wanted.clone(),
             None => {
@@ -235,11 +233,9 @@ fn rank_part(
 pub(super) fn run_write_thread(
     shared: &WorkerContext,
     writing: &WriteState,
-    tasks: &Mutex<Receiver<PartTask>>,
+    tasks: &Receiver<PartTask>,
 ) -> Result<(), PipelineError> {
-    loop {
-        let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(task) = task else { return Ok(()) };
+    for task in tasks {
         let maker = || {
             writing.builder.get().ok_or_else(|| {
                 PipelineError::malformed_command("the head requested parts before it sent the duplicates")
@@ -262,7 +258,7 @@ pub(super) fn run_write_thread(
                 let split = maker.split(part)?;
                 let (made, from_checkpoint) = maker.build_or_restore(shared, part, split)?;
                 let places = (made.locations, made.bytes);
-                maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);
+                maker.built_parts.lock().insert(part, places);
                 (
                     AlignUpload::WrittenPart { part, bytes: made.bytes, from_checkpoint },
                     vec![Buffer::from_vec(made.report)],
@@ -270,7 +266,7 @@ pub(super) fn run_write_thread(
             }
             PartTask::CopyToFiles(part, offset) => {
                 let maker = maker()?;
-                let made = maker.built_parts.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
+                let made = maker.built_parts.lock().get(&part).cloned();
                 let (places, bytes) = made.ok_or_else(|| {
                     PipelineError::malformed_command(format!("this worker did not build part {part}"))
                 })?;
@@ -280,4 +276,5 @@ pub(super) fn run_write_thread(
         };
         shared.connection.upload(upload, pieces)?;
     }
+    Ok(())
 }

@@ -183,7 +183,7 @@ fn reads_batch(reads: &[Read]) -> RecordBatch {
         column(|read| &read.sequence),
         column(|read| &read.quality),
     ];
-    RecordBatch::try_new(schema::reads(), columns).unwrap()
+    RecordBatch::try_new(schema::pipe_reads(), columns).unwrap()
 }
 
 /// Aligns reads as one block.

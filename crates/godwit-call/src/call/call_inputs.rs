@@ -75,16 +75,17 @@ impl CallInputs {
         program: &Path,
         caller: &dyn Caller,
     ) -> Result<Self, PipelineError> {
-        let (name, habits) = (caller.name(), caller.capabilities());
-        if normal.is_some() && !habits.takes_tumor_normal_pairs {
+        let (name, capabilities) = (caller.name(), caller.capabilities());
+        if normal.is_some() && !capabilities.takes_tumor_normal_pairs {
             let problem = format!(
                 "{name} does not call a tumour with a normal; use --caller mutect2, or a command line with {{tumor}} \
                  and {{normal}}"
             );
             return Err(PipelineError::Options { problem });
         }
-        let open =
-            |given: &Path| if habits.takes_gvcfs { gvcf::open(given) } else { AlignedReads::open(given, program) };
+        let open = |given: &Path| {
+            if capabilities.takes_gvcfs { gvcf::open(given) } else { AlignedReads::open(given, program) }
+        };
         let files: Vec<AlignedReads> =
             reads.iter().map(PathBuf::as_path).chain(normal).map(open).collect::<Result<_, _>>()?;
         let normal = match (normal, files.last()) {

@@ -8,10 +8,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
+use crossbeam_channel::Receiver;
 use godwit_cluster::{WorkerInputs, WorkerOptions, WorkerSession, host_name};
 use godwit_engines::caller::CallerChoice;
 use godwit_fleet::leases::ItemId;
@@ -21,6 +20,7 @@ use godwit_model::{Genome, Interval};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::{ScratchDirectory, unique_name};
+use parking_lot::Mutex;
 
 use super::call_inputs::CallInputs;
 use super::cluster_messages::{CallCommand, CallEvent, CallMessages, CallTask, CalledRegion};
@@ -28,7 +28,7 @@ use super::local_scratch::scratch_parent;
 use super::region_calling::{RegionCaller, RegionCalls};
 use super::region_plan::PlannedRegion;
 use super::retry::is_item_failure;
-use super::{CALLER_MEMORY, CallerBudget, CallerSlots, fingerprint};
+use super::{CallerBudget, CallerSlots, fingerprint};
 
 /// Returns the region of a command with the contigs of `genome`.
 fn planned_region(region: CallingRegion, ploidy: Option<u8>, genome: &Genome) -> Result<PlannedRegion, PipelineError> {
@@ -77,7 +77,7 @@ pub fn run_call_worker<T>(
 ) -> Result<(), PipelineError> {
     let caller = work.caller.parse::<CallerChoice>()?.find_caller(&work.caller_args)?;
     let budget = CallerBudget { threads: options.threads, ..work.budget };
-    let workers = CallerSlots::new(&budget, caller.capabilities().memory_bytes, (caller.name(), CALLER_MEMORY))?;
+    let caller_slots = CallerSlots::for_caller(&budget, &*caller)?;
     let reads = CallInputs::open(&work.reads, work.normal.as_deref(), &work.godwit_program, &*caller)?;
     let reference = ScannedReference::scan(&work.reference)?;
     let mut fingerprint = fingerprint::worker_fingerprint(&*caller, &reference);
@@ -85,7 +85,7 @@ pub fn run_call_worker<T>(
     let temp = scratch_parent(options.temp.as_deref(), &work.scratch, &caller.capabilities());
     let scratch = create_scratch_directory(work, temp.as_deref())?;
     let connection = session.endpoint::<CallMessages>();
-    connection.send_event(CallEvent::Ready { callers: workers.count, fingerprint })?;
+    connection.send_event(CallEvent::Ready { callers: caller_slots.count, fingerprint })?;
     let paths = reads.paths();
     let region_caller = RegionCaller {
         caller: &*caller,
@@ -94,23 +94,23 @@ pub fn run_call_worker<T>(
         normal: reads.normal(),
         genome: reads.genome(),
         threads_per_caller: work.budget.threads_per_caller,
-        memory_per_caller: workers.memory_per_caller_bytes,
+        memory_per_caller: caller_slots.memory_per_caller_bytes,
         stall_rule: work.stall_rule,
         padding_bases: work.padding_bases,
     };
     let (cancelled_items, is_finished) = Default::default();
-    let node =
+    let worker =
         CallWorker { connection, region_caller, scratch: scratch.path(), cancelled_items, is_finished, cancelled };
-    node.run(workers.count)
+    worker.run(caller_slots.count)
 }
 
 impl CallWorker<'_> {
-    fn run(&self, workers: usize) -> Result<(), PipelineError> {
+    /// Calls regions on `callers` threads, each of which runs one caller at a time.
+    fn run(&self, callers: usize) -> Result<(), PipelineError> {
         let (sender, inputs) = WorkerInputs::new();
-        let (to_workers, tasks) = mpsc::channel();
-        let tasks = Mutex::new(tasks);
+        let (to_callers, tasks) = crossbeam_channel::unbounded();
         std::thread::scope(|scope| {
-            for _ in 0..workers {
+            for _ in 0..callers {
                 let (sender, tasks) = (sender.clone(), &tasks);
                 scope.spawn(move || sender.run(|| self.call_assigned_regions(tasks)));
             }
@@ -119,27 +119,26 @@ impl CallWorker<'_> {
                 match command {
                     CallCommand::CallRegion { item, region, ploidy } => {
                         // Sending fails only if the calling threads have ended; their error is then the next input.
-                        let _ = to_workers.send((item, planned_region(*region, ploidy, self.region_caller.genome)?));
+                        let _ = to_callers.send((item, planned_region(*region, ploidy, self.region_caller.genome)?));
                     }
-                    CallCommand::CancelRegion { item } => drop(self.lock_cancelled_items().insert(item)),
+                    CallCommand::CancelRegion { item } => drop(self.cancelled_items.lock().insert(item)),
                 }
                 Ok(())
             });
             self.is_finished.store(true, Ordering::Relaxed);
-            drop(to_workers);
+            drop(to_callers);
             self.connection.stop_waiting_for_commands();
             led
         })
     }
 
     /// Requests regions from the head and calls them, one after the other.
-    fn call_assigned_regions(&self, tasks: &Mutex<Receiver<(ItemId, PlannedRegion)>>) -> Result<(), PipelineError> {
+    fn call_assigned_regions(&self, tasks: &Receiver<(ItemId, PlannedRegion)>) -> Result<(), PipelineError> {
         loop {
             self.connection.send_event(CallEvent::WorkRequested)?;
-            let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok((item, region)) = task else { return Ok(()) };
+            let Ok((item, region)) = tasks.recv() else { return Ok(()) };
             let ends = || self.is_finished.load(Ordering::Relaxed) || self.cancelled.load(Ordering::Relaxed);
-            let stop = || ends() || self.lock_cancelled_items().contains(&item);
+            let stop = || ends() || self.cancelled_items.lock().contains(&item);
             match self.region_caller.call_once(&region, &self.scratch.join(item.0.to_string()), &stop) {
                 Ok(RegionCalls { header, lines, records, seconds, stalls }) => {
                     let pieces = [header, lines].map(Buffer::from_vec).to_vec();
@@ -153,9 +152,5 @@ impl CallWorker<'_> {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    fn lock_cancelled_items(&self) -> std::sync::MutexGuard<'_, BTreeSet<ItemId>> {
-        self.cancelled_items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

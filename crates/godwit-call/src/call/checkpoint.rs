@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use godwit_files::{
     AtomicSet, Journal, JournalEntry, finish_publishing, is_locked, is_relative_descendant, parent_directory,
@@ -21,6 +20,7 @@ use godwit_pipeline::PipelineError;
 use godwit_pipeline::job_directory::check_fingerprint;
 use godwit_pipeline::scratch::{ScratchDirectory, SpillFile, create_private_directory, unique_name};
 use godwit_process::{ResumablePaths, TemporaryPath};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::is_about_reads;
@@ -218,7 +218,7 @@ impl CallJobDirectory {
     /// Errors of the file system.
     pub(super) fn set_reads_fingerprint(&mut self, reads: &[FingerprintEntry]) -> io::Result<()> {
         let is_known = |known: &Vec<FingerprintEntry>| reads.iter().all(|fact| known.contains(fact));
-        let known = self.fingerprints.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let known = self.fingerprints.get_mut();
         if known.iter().any(is_known) {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl CallJobDirectory {
             let start: Vec<FingerprintEntry> =
                 known.iter().take(1).flatten().filter(|fact| !is_about_reads(fact)).cloned().collect();
             self.dropped_regions += std::mem::take(&mut self.finished_regions).len();
-            self.lock_headers().clear();
+            self.header_ranges.lock().clear();
             self.reset(&start)?;
         }
         self.add_reads_fingerprint(reads)
@@ -238,7 +238,7 @@ impl CallJobDirectory {
     /// Errors of the file system.
     pub(super) fn add_reads_fingerprint(&self, reads: &[FingerprintEntry]) -> io::Result<()> {
         self.journal.append(&CallJournalEntry::Reads { fingerprint: reads.to_vec() })?;
-        self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner).push(reads.to_vec());
+        self.fingerprints.lock().push(reads.to_vec());
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl CallJobDirectory {
         self.journal.clear()?;
         self.records_file.truncate(0)?;
         self.journal.append(&CallJournalEntry::Start { fingerprint: fingerprint.to_vec() })?;
-        *self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner) = vec![fingerprint.to_vec()];
+        *self.fingerprints.lock() = vec![fingerprint.to_vec()];
         sync_directory(&self.path)?;
         sync_directory(&self.out_directory)
     }
@@ -266,16 +266,10 @@ impl CallJobDirectory {
                 continue;
             }
             end = end.max(ends[0]).max(ends[1]);
-            self.lock_headers().insert(header, checkpoint.header);
+            self.header_ranges.lock().insert(header, checkpoint.header);
             self.finished_regions.insert(index, checkpoint);
         }
         self.records_file.truncate(end)
-    }
-
-    fn lock_headers(&self) -> std::sync::MutexGuard<'_, HashMap<Vec<u8>, ByteRange>> {
-        // Ignore that a thread panicked with the lock: the job ends, and no journal line refers to the bytes that the
-        // thread appended.
-        self.header_ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores the calls of a region: flushes them to disk, then adds a journal entry.
@@ -289,7 +283,7 @@ impl CallJobDirectory {
         effort: RegionAttempts,
     ) -> io::Result<RegionCheckpoint> {
         let RegionCalls { header, lines, records, seconds, stalls } = called;
-        let mut headers = self.lock_headers();
+        let mut headers = self.header_ranges.lock();
         let checksum = region_checksum(&header, &lines);
         let append = |bytes: &[u8]| -> io::Result<ByteRange> {
             Ok(ByteRange { offset: self.records_file.append(bytes)?, bytes: bytes.len() as u64 })

@@ -150,17 +150,19 @@ impl RegionDispatcher<'_> {
             let event = self.worker_pool.next_event()?;
             changed = event.is_some();
             match event {
-                Some(WorkerPoolEvent::Lost(node)) => self.remove_worker(node),
-                Some(WorkerPoolEvent::Event(node, CallEvent::Ready { callers, fingerprint })) => {
-                    self.add_worker(node, callers, &fingerprint);
+                Some(WorkerPoolEvent::Lost(worker)) => self.remove_worker(worker),
+                Some(WorkerPoolEvent::Event(worker, CallEvent::Ready { callers, fingerprint })) => {
+                    self.add_worker(worker, callers, &fingerprint);
                 }
-                Some(WorkerPoolEvent::Event(node, CallEvent::WorkRequested)) => {
-                    let _ = self.free_slots.get_mut(&node).map(|wants| *wants += 1);
+                Some(WorkerPoolEvent::Event(worker, CallEvent::WorkRequested)) => {
+                    let _ = self.free_slots.get_mut(&worker).map(|wants| *wants += 1);
                 }
-                Some(WorkerPoolEvent::Event(node, CallEvent::CallFailed { item, message })) => {
-                    self.handle_failure(node, item, &message)?;
+                Some(WorkerPoolEvent::Event(worker, CallEvent::CallFailed { item, message })) => {
+                    self.handle_failure(worker, item, &message)?;
                 }
-                Some(WorkerPoolEvent::Upload(node, called, pieces)) => self.commit_region(node, &called, &pieces)?,
+                Some(WorkerPoolEvent::Upload(worker, called, pieces)) => {
+                    self.commit_region(worker, &called, &pieces)?
+                }
                 None => {}
             }
         }
@@ -172,12 +174,12 @@ impl RegionDispatcher<'_> {
     /// another region.
     fn assign_regions(&mut self) {
         let mut asking: Vec<WorkerId> =
-            self.free_slots.iter().filter(|(_, wants)| **wants > 0).map(|(node, _)| *node).collect();
+            self.free_slots.iter().filter(|(_, wants)| **wants > 0).map(|(worker, _)| *worker).collect();
         while !asking.is_empty() {
             let mut still = Vec::new();
-            for node in asking {
-                if self.assign_region(node) {
-                    still.push(node);
+            for worker in asking {
+                if self.assign_region(worker) {
+                    still.push(worker);
                 }
             }
             asking = still;
@@ -185,61 +187,56 @@ impl RegionDispatcher<'_> {
     }
 
     /// Assigns a region to a worker. Returns whether the worker may take another region.
-    fn assign_region(&mut self, node: WorkerId) -> bool {
+    fn assign_region(&mut self, worker: WorkerId) -> bool {
         let alone = self.free_slots.len() == 1;
         let suits = |item: ItemId| {
-            alone || self.assignments.get(item.0 as usize).is_some_and(|region| region.failed_on != Some(node))
+            alone || self.assignments.get(item.0 as usize).is_some_and(|region| region.failed_on != Some(worker))
         };
-        let lease = self.leases.request_suitable_item(node, suits, self.started_at.elapsed());
+        let lease = self.leases.request_suitable_item(worker, suits, self.started_at.elapsed());
         let Some(Lease { item, lease_count }) = lease else { return false };
         let assignment = &mut self.assignments[item.0 as usize];
         assignment.times_assigned = lease_count;
         let planned = &self.job.regions[assignment.grid_index];
         let (region, ploidy) = (Box::new(planned.region.clone()), planned.ploidy);
-        self.worker_pool.send_command(node, &CallCommand::CallRegion { item, region, ploidy });
-        let wants = self.free_slots.entry(node).or_default();
+        self.worker_pool.send_command(worker, &CallCommand::CallRegion { item, region, ploidy });
+        let wants = self.free_slots.entry(worker).or_default();
         *wants = wants.saturating_sub(1);
         *wants > 0
     }
 
-    fn remove_worker(&mut self, node: WorkerId) {
-        self.free_slots.remove(&node);
-        self.leases.remove_worker(node);
+    fn remove_worker(&mut self, worker: WorkerId) {
+        self.free_slots.remove(&worker);
+        self.leases.remove_worker(worker);
     }
 
     /// Accepts a worker that has inspected its inputs, if their fingerprint is that of the head. Otherwise rejects the
     /// worker.
-    fn add_worker(&mut self, node: WorkerId, callers: usize, fingerprint: &[FingerprintEntry]) {
+    fn add_worker(&mut self, worker: WorkerId, callers: usize, fingerprint: &[FingerprintEntry]) {
         match fingerprint.iter().find_map(|fact| fingerprint_difference(fact, &self.job.fingerprint)) {
-            Some(why) => self.worker_pool.reject_worker(node, why),
+            Some(why) => self.worker_pool.reject_worker(worker, why),
             None => {
-                self.free_slots.insert(node, 0);
+                self.free_slots.insert(worker, 0);
                 self.total_callers += callers;
             }
         }
     }
 
     /// Retries the region of a failed caller, on another worker if there is one. Fails after the last attempt.
-    fn handle_failure(&mut self, node: WorkerId, item: ItemId, message: &str) -> Result<(), PipelineError> {
+    fn handle_failure(&mut self, worker: WorkerId, item: ItemId, message: &str) -> Result<(), PipelineError> {
         // The region is not leased to this worker any more: another worker was faster, or this worker was regarded as
         // lost.
-        if !self.leases.return_item(node, item) {
+        if !self.leases.return_item(worker, item) {
             return Ok(());
         }
         let assignment = &mut self.assignments[item.0 as usize];
         assignment.failures += 1;
-        assignment.failed_on = Some(node);
+        assignment.failed_on = Some(worker);
         let region = self.job.regions[assignment.grid_index].label.clone();
-        let (attempts, node) = (assignment.failures, self.worker_pool.worker_name(node).to_owned());
+        let (attempts, worker) = (assignment.failures, self.worker_pool.worker_name(worker).to_owned());
         if attempts == MAX_ATTEMPTS {
-            return Err(PipelineError::RegionFailedOnWorker {
-                region,
-                attempts,
-                worker: node,
-                message: message.to_owned(),
-            });
+            return Err(PipelineError::RegionFailedOnWorker { region, attempts, worker, message: message.to_owned() });
         }
-        let message = format!("calling {region} failed on {node} and is retried: {message}");
+        let message = format!("calling {region} failed on {worker} and is retried: {message}");
         self.worker_pool.warn(message.replace('\n', " | "));
         Ok(())
     }
@@ -247,22 +244,22 @@ impl RegionDispatcher<'_> {
     /// Stores the calls of a region, if this worker is the first to return them.
     fn commit_region(
         &mut self,
-        node: WorkerId,
+        worker: WorkerId,
         called: &CalledRegion,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         let CalledRegion { item, records, seconds, stalls } = called.clone();
         let [header, lines] = pieces else {
             let problem = "the worker sent a region without header and records".to_owned();
-            return Err(self.worker_pool.protocol_error(node, problem).into());
+            return Err(self.worker_pool.protocol_error(worker, problem).into());
         };
-        let CommitResult::First { other_workers } = self.leases.commit_item(node, item) else { return Ok(()) };
+        let CommitResult::First { other_workers } = self.leases.commit_item(worker, item) else { return Ok(()) };
         for other in other_workers {
             self.worker_pool.send_command(other, &CallCommand::CancelRegion { item });
         }
         let RegionAssignment { grid_index, times_assigned, .. } = self.assignments[item.0 as usize];
         let called = RegionCalls { header: header.to_vec(), lines: lines.to_vec(), records, seconds, stalls };
-        let worker = Some(self.worker_pool.worker_name(node).to_owned());
+        let worker = Some(self.worker_pool.worker_name(worker).to_owned());
         let effort = RegionAttempts { attempts: times_assigned, worker, ..RegionAttempts::default() };
         let kept = self.job_directory.save_region(grid_index, called, effort);
         let kept = kept.map_err(PipelineError::file("store the calls for", &self.job.options.out))?;

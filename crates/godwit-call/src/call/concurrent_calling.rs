@@ -16,10 +16,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use godwit_engines::caller::Caller;
+use godwit_engines::caller::{Caller, MAX_LOOKAHEAD_BASES};
 use godwit_files::AtomicSet;
 use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
 use godwit_model::{Genome, SortKey};
@@ -29,21 +29,18 @@ use godwit_pipeline::partitioned_file::PartExtent;
 use godwit_pipeline::reduce::{BamTail, UnfinishedBam};
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::{ScratchDirectory, create_private_directory, unique_name};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::call_inputs::GridInput;
 use super::checkpoint::{CallDirectoryState, CallJobDirectory, RegionAttempts};
 use super::fingerprint::{files_fingerprint, unwritten_reads_fingerprint};
+use super::job_outputs::{check_output_available, create_directories, warn_dropped_regions};
 use super::region_calling::{RegionCaller, RegionProgress};
 use super::region_plan::{self, PlannedRegion};
 use super::targets::Targets;
-use super::{
-    CALLER_MEMORY, CallOptions, CallerBudget, CallerSlots, check_output_available, create_directories, fingerprint,
-    warn_dropped_regions,
-};
+use super::{CallOptions, CallerSlots, find_caller, fingerprint};
 use thread_budget::ThreadBudget;
 
-/// Maximum number of bases that a caller may read beyond the intervals of a region; HaplotypeCaller reads 100.
-const CALLER_LOOKAHEAD_BASES: u32 = 10_000;
 /// Longest wait between checks of the cancel flag.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -140,22 +137,22 @@ pub struct CallerSetup {
     targets: Option<Targets>,
 }
 
-/// Checks the caller, its memory, the reference and the regions, for which no reads are needed. Writes no files.
+/// Checks the caller, its memory, the reference, the regions and their ploidies, for which no reads are needed. Writes no
+/// files.
 ///
 /// # Errors
-/// [`PipelineError`] for the caller, memory, reference or regions.
+/// [`PipelineError`] for the caller, memory, reference, regions or ploidies.
 pub fn check_caller(options: &CallOptions) -> Result<CallerSetup, PipelineError> {
-    let caller = options.caller.find_caller(&options.caller_args)?;
-    let caller_slots = CallerSlots::new(
-        &CallerBudget::from_options(options),
-        caller.capabilities().memory_bytes,
-        (caller.name(), CALLER_MEMORY),
-    )?;
+    let (caller, caller_slots) = find_caller(options)?;
     let no_headers = std::iter::empty();
     let reference =
         ScannedReference::scan_for_headers(&options.reference, options.scanned_reference.as_ref(), no_headers)?;
     reference.check_caller_support(&options.reference, &*caller)?;
-    let targets = Targets::read(&options.regions, &reference.genome(&options.reference)?)?;
+    let genome = reference.genome(&options.reference)?;
+    let targets = Targets::read(&options.regions, &genome)?;
+    // The contigs of the reads are those of the reference, to which they will be aligned.
+    let to_plan = GridInput { genome: &genome, path: &options.reference, inputs: None };
+    region_plan::plan_regions(options, &*caller, &to_plan, &reference, targets.as_ref())?;
     Ok(CallerSetup { caller, caller_slots, reference, targets })
 }
 
@@ -224,7 +221,7 @@ impl<'r> ConcurrentCalling<'r> {
 
     /// Stops calling. Calls that are running still end normally.
     fn stop(&self) {
-        self.lock_schedule().is_stopped = true;
+        self.schedule.lock().is_stopped = true;
         self.schedule_changed.notify_all();
     }
 
@@ -233,22 +230,17 @@ impl<'r> ConcurrentCalling<'r> {
         let begun = self.state.into_inner();
         let run = match begun {
             Some(CallingState { job_directory, .. }) => Some(job_directory),
-            None => self.pending_directory.into_inner().unwrap_or_else(PoisonError::into_inner),
+            None => self.pending_directory.into_inner(),
         };
         run.filter(|run| !run.has_checkpoints()).into_iter().for_each(CallJobDirectory::remove);
         self.called_regions.into_inner()
-    }
-
-    fn lock_schedule(&self) -> MutexGuard<'_, CallingSchedule> {
-        // Ignore that a thread panicked with the lock: the job ends anyway.
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls regions as soon as they are readable, until the BAM is complete. Several threads run this function.
     pub fn call_regions(&self) {
         while let Some((begun, index)) = self.next_region() {
             let called = self.call_region(begun, index);
-            self.lock_schedule().thread_budget.end_call();
+            self.schedule.lock().thread_budget.end_call();
             self.schedule_changed.notify_all();
             if let Err(error) = called {
                 self.stop_after_error(&error);
@@ -258,7 +250,7 @@ impl<'r> ConcurrentCalling<'r> {
 
     /// Stops calling after an error. `call` calls the remaining regions when the BAM is complete.
     fn stop_after_error(&self, error: &PipelineError) {
-        let first = !std::mem::replace(&mut self.lock_schedule().is_stopped, true);
+        let first = !std::mem::replace(&mut self.schedule.lock().is_stopped, true);
         self.schedule_changed.notify_all();
         if first && !self.cancelled.load(Ordering::Relaxed) {
             let reason = godwit_model::message_with_causes(error).replace('\n', " | ");
@@ -273,7 +265,7 @@ impl<'r> ConcurrentCalling<'r> {
     /// Waits until a region is readable and threads are free. Returns the region with the state, or `None` when calling
     /// stops.
     fn next_region(&self) -> Option<(&CallingState, usize)> {
-        let mut schedule = self.lock_schedule();
+        let mut schedule = self.schedule.lock();
         loop {
             if schedule.is_stopped || self.cancelled.load(Ordering::Relaxed) {
                 return None;
@@ -284,14 +276,14 @@ impl<'r> ConcurrentCalling<'r> {
                 schedule.started_regions += 1;
                 return Some((begun, index));
             }
-            schedule = self.wait_for_change(schedule);
+            self.wait_for_change(&mut schedule);
         }
     }
 
     /// Waits for a change of the schedule. The wait ends after a timeout, because a change of the cancel flag is not
     /// signalled.
-    fn wait_for_change<'l>(&self, schedule: MutexGuard<'l, CallingSchedule>) -> MutexGuard<'l, CallingSchedule> {
-        self.schedule_changed.wait_timeout(schedule, CANCEL_CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+    fn wait_for_change(&self, schedule: &mut MutexGuard<'_, CallingSchedule>) {
+        self.schedule_changed.wait_for(schedule, CANCEL_CHECK_INTERVAL);
     }
 
     /// Returns the next region, if all reads that a caller needs for this region are readable.
@@ -304,8 +296,7 @@ impl<'r> ConcurrentCalling<'r> {
 
     fn call_region(&self, begun: &CallingState, index: usize) -> Result<(), PipelineError> {
         let failed = |error| PipelineError::file("call from", &self.options.out)(error);
-        let link =
-            begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner).snapshot(&begun.genome).map_err(failed)?;
+        let link = begun.bam_prefix.lock().snapshot(&begun.genome).map_err(failed)?;
         let on = RegionCaller {
             caller: &*self.caller,
             reference: &self.options.reference,
@@ -324,7 +315,7 @@ impl<'r> ConcurrentCalling<'r> {
             begun.job_directory.save_region(index, called, RegionAttempts { attempts: 1, ..RegionAttempts::default() });
         let kept = kept.map_err(PipelineError::file("store the calls in", begun.scratch.path()))?;
         self.called_regions.fetch_add(1, Ordering::Relaxed);
-        begun.progress.lock().unwrap_or_else(PoisonError::into_inner).add_region(index, kept, self.observer);
+        begun.progress.lock().add_region(index, kept, self.observer);
         Ok(())
     }
 }
@@ -334,7 +325,7 @@ impl PlannedRegion {
     fn is_readable_before(&self, key: SortKey) -> bool {
         let last = self.region.padded_targets.last();
         last.is_some_and(|last| {
-            let beyond = last.end.saturating_add(CALLER_LOOKAHEAD_BASES).min(i32::MAX as u32 - 1);
+            let beyond = last.end.saturating_add(MAX_LOOKAHEAD_BASES).min(i32::MAX as u32 - 1);
             SortKey::new(last.contig.0 as i32, beyond as i32, true) < key
         })
     }
@@ -342,7 +333,7 @@ impl PlannedRegion {
 
 impl BamTail for ConcurrentCalling<'_> {
     fn start(&self, bam: &UnfinishedBam) -> Result<(), PipelineError> {
-        let opened = self.pending_directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let opened = self.pending_directory.lock().take();
         let Some(mut job_directory) = opened else { return Ok(()) };
         let failed = |error| PipelineError::file("use the job directory of", &self.options.out)(error);
         let identity = if self.is_deterministic { bam.records_fingerprint.clone() } else { unique_name() };
@@ -354,9 +345,8 @@ impl BamTail for ConcurrentCalling<'_> {
             self.observer.event(&Event::CallResumed { regions: job_directory.finished_regions.len() });
         }
         let to_plan = GridInput { genome: bam.genome, path: bam.final_path, inputs: None };
-        let capabilities = self.caller.capabilities();
         let regions =
-            region_plan::plan_regions(self.options, &capabilities, &to_plan, &self.reference, self.targets.as_ref())?;
+            region_plan::plan_regions(self.options, &*self.caller, &to_plan, &self.reference, self.targets.as_ref())?;
         let region_progress = RegionProgress::new(&job_directory, regions.len());
         let all: Vec<usize> = (0..regions.len()).collect();
         let growing = BamPrefix {
@@ -378,7 +368,7 @@ impl BamTail for ConcurrentCalling<'_> {
             regions,
             job_directory,
         };
-        let mut schedule = self.lock_schedule();
+        let mut schedule = self.schedule.lock();
         schedule.thread_budget.set_unwritten_partitions(bam.partition_starts.len());
         // Do not start calling if a read group has no sample, because callers would derive the sample name from the
         // path of the unfinished file.
@@ -390,33 +380,33 @@ impl BamTail for ConcurrentCalling<'_> {
     }
 
     fn acquire_write_slot(&self) {
-        let mut schedule = self.lock_schedule();
+        let mut schedule = self.schedule.lock();
         loop {
             let is_ready = self.ready_region(&schedule).is_some() && !self.cancelled.load(Ordering::Relaxed);
             if schedule.thread_budget.begin_partition(is_ready) {
                 return;
             }
-            schedule = self.wait_for_change(schedule);
+            self.wait_for_change(&mut schedule);
         }
     }
 
     fn release_write_slot(&self) {
-        self.lock_schedule().thread_budget.end_partition();
+        self.schedule.lock().thread_budget.end_partition();
         self.schedule_changed.notify_all();
     }
 
     fn add_partition_index(&self, partition: usize, index: &IndexBuilder) {
         let Some(begun) = self.state.get() else { return };
-        let mut growing = begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut growing = begun.bam_prefix.lock();
         growing.pending_indexes.insert(partition, index.clone());
     }
 
     fn set_readable_parts(&self, parts: &[PartExtent]) {
         let Some(begun) = self.state.get() else { return };
-        let grown = begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner).add_parts(parts);
+        let grown = begun.bam_prefix.lock().add_parts(parts);
         match grown {
             Ok(parts) => {
-                let mut schedule = self.lock_schedule();
+                let mut schedule = self.schedule.lock();
                 schedule.written_partitions = schedule.written_partitions.max(parts.saturating_sub(1));
                 drop(schedule);
                 self.schedule_changed.notify_all();
@@ -427,7 +417,7 @@ impl BamTail for ConcurrentCalling<'_> {
 
     fn finish(&self, staged: &AtomicSet) -> Result<(), PipelineError> {
         let Some(begun) = self.state.get() else { return Ok(()) };
-        let (bam, index) = begun.bam_prefix.lock().unwrap_or_else(PoisonError::into_inner).output_paths(&begun.genome);
+        let (bam, index) = begun.bam_prefix.lock().output_paths(&begun.genome);
         let temporary_path_of =
             |path: &Path| staged.files().iter().find(|file| file.path() == path).map(|file| file.temporary_path());
         // Keep called regions only if the output has a BAM with an index, because a later `call` reuses them only with

@@ -20,7 +20,7 @@ use super::{CallOptions, region_plan};
 pub(super) const FILE_PREFIX_BYTES: u64 = 1 << 20;
 
 fn fingerprint_entry((key, value): (FingerprintKey<'_>, String)) -> FingerprintEntry {
-    key.fact(value)
+    key.entry(value)
 }
 
 /// Returns those entries of the fingerprint that are not about the reads.

@@ -1,9 +1,9 @@
 //! Threads that process items of work concurrently, until no item is left, an item fails, or the job is cancelled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use godwit_pipeline::PipelineError;
+use parking_lot::Mutex;
 
 /// The threads that process the items of a job, and their first failure.
 pub(super) struct ItemThreads<'c> {
@@ -50,7 +50,7 @@ impl<'c> ItemThreads<'c> {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         });
-        let first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = self.first_failure.lock().take();
         first.map_or(Ok(()), |(_, error)| Err(error))
     }
 
@@ -60,7 +60,7 @@ impl<'c> ItemThreads<'c> {
             return;
         }
         self.has_failed.store(true, Ordering::Relaxed);
-        let mut first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = self.first_failure.lock();
         if first.as_ref().is_none_or(|(before, _)| index < *before) {
             *first = Some((index, error));
         }

@@ -32,7 +32,7 @@ use godwit_recalibrate::{QualityOptions, RecalibrationCounts, Recalibrator};
 use super::call_inputs::{AlignedReads, find_index};
 use super::checkpoint::{CallJobDirectory, RegionCheckpoint};
 use super::fingerprint::{FILE_PREFIX_BYTES, sizes_and_checksums};
-use super::{
+use super::job_outputs::{
     CallResumeState, ResumeOptions, add_manifest, check_output_available, close_call_directory, open_call_directory,
     publish_outputs,
 };
@@ -185,7 +185,7 @@ fn recalibrate_fingerprint(
         (FingerprintKey::RecalibrationOptions, quality),
         (FingerprintKey::SliceRecords, slice_records.to_string()),
     ];
-    Ok(entries.into_iter().chain(gatk).map(|(key, value)| key.fact(value)).collect())
+    Ok(entries.into_iter().chain(gatk).map(|(key, value)| key.entry(value)).collect())
 }
 
 /// The engine of a job, ready to process slices.

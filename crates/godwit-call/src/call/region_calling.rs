@@ -6,17 +6,16 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerInvocation, NormalReads};
 use godwit_engines::{EngineError, ProcessPipeline};
-use godwit_formats::vcf::lines::Reader;
+use godwit_formats::vcf::lines::{Reader, Record};
 use godwit_io::bgzf;
-use godwit_model::Genome;
-use godwit_model::message_with_causes;
+use godwit_model::{ContigId, Genome, message_with_causes};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer, rounded_seconds};
+use parking_lot::Mutex;
 
 use super::checkpoint::{CallJobDirectory, RegionAttempts, RegionCheckpoint};
 use super::item_threads::ItemThreads;
@@ -112,23 +111,24 @@ impl RegionProgress {
 }
 
 impl LocalCalling<'_> {
-    /// Calls the regions without a checkpoint, in `order`, on `workers` threads; returns the checkpoints of all
+    /// Calls the regions without a checkpoint, in `order`, on `threads` threads; returns the checkpoints of all
     /// regions.
     ///
     /// # Errors
     /// [`PipelineError::RegionFailed`] after the second failure of a region, [`PipelineError::Interrupted`] if the job
     /// is cancelled, [`PipelineError::File`] if calls cannot be stored.
-    pub(super) fn call_regions(&self, order: &[usize], workers: usize) -> Result<Vec<RegionCheckpoint>, PipelineError> {
+    pub(super) fn call_regions(&self, order: &[usize], threads: usize) -> Result<Vec<RegionCheckpoint>, PipelineError> {
         let progress = RegionProgress::new(self.job_directory, self.regions.len());
         let left = progress.remaining_regions(order);
-        let (progress, next, threads) = (Mutex::new(progress), AtomicUsize::new(0), ItemThreads::new(self.cancelled));
-        threads.run(workers.clamp(1, left.len().max(1)), |_| {
+        let (progress, next) = (Mutex::new(progress), AtomicUsize::new(0));
+        let item_threads = ItemThreads::new(self.cancelled);
+        item_threads.run(threads.clamp(1, left.len().max(1)), |_| {
             let Some(index) = left.get(next.fetch_add(1, Ordering::Relaxed)).copied() else { return Ok(false) };
-            let region = self.call_region(index, &|| threads.should_stop()).map_err(|error| (index, error))?;
-            progress.lock().unwrap_or_else(PoisonError::into_inner).add_region(index, region, self.observer);
+            let region = self.call_region(index, &|| item_threads.should_stop()).map_err(|error| (index, error))?;
+            progress.lock().add_region(index, region, self.observer);
             Ok(true)
         })?;
-        let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let progress = progress.into_inner();
         progress.into_checkpoints().map_err(|error| error.or_interrupted(self.cancelled))
     }
 
@@ -262,35 +262,47 @@ impl RegionCaller<'_> {
         let input = bgzf::open_text(output, 1).map_err(|error| wrong(&error))?;
         let mut reader = Reader::new(BufReader::new(input)).map_err(|error| wrong(&error))?;
         let (mut lines, mut records, mut last) = (Vec::new(), 0, None);
-        loop {
-            let problem = match reader.next_record().map_err(|error| wrong(&error))? {
-                None => break,
-                Some(record) => {
-                    match self.genome.contig_id(record.contig).map(|id| (id, &self.genome.contigs()[id.0 as usize])) {
-                        None => "its contig is not in the reads",
-                        Some((_, contig)) if record.start >= i64::from(contig.length) => {
-                            "it starts after the end of its contig"
-                        }
-                        // A record at the telomere (POS 0) belongs to the first base.
-                        Some((id, _)) if !region.region.owns_position(id, record.start.max(0) as u32) => continue,
-                        Some((id, _)) if last.is_some_and(|last| (id, record.start) < last) => {
-                            "it starts before the previous record"
-                        }
-                        Some((id, _)) => {
-                            last = Some((id, record.start));
-                            lines.extend_from_slice(record.line);
-                            lines.push(b'\n');
-                            records += 1;
-                            continue;
-                        }
-                    }
+        while let Some(record) = reader.next_record().map_err(|error| wrong(&error))? {
+            match self.owned_position(region, &record, last) {
+                Ok(None) => {}
+                Ok(position) => {
+                    last = position;
+                    lines.extend_from_slice(record.line);
+                    lines.push(b'\n');
+                    records += 1;
                 }
-            };
-            return Err(wrong(&reader.record_error(problem)));
+                Err(problem) => return Err(wrong(&reader.record_error(problem))),
+            }
         }
         let mut header = reader.header().clone();
         header.remove_volatile();
         Ok(RegionCalls { header: header.text(), lines, records, ..RegionCalls::default() })
+    }
+
+    /// Returns the contig and the 0-based start of a record that starts in `region`, and `None` for a record that another
+    /// region owns. `last`: those of the previous record in the region.
+    ///
+    /// # Errors
+    /// A text about the problem, if the record is not within a contig or not in order.
+    fn owned_position(
+        &self,
+        region: &PlannedRegion,
+        record: &Record<'_>,
+        last: Option<(ContigId, i64)>,
+    ) -> Result<Option<(ContigId, i64)>, &'static str> {
+        let Some(id) = self.genome.contig_id(record.contig) else { return Err("its contig is not in the reads") };
+        if record.start >= i64::from(self.genome.contigs()[id.0 as usize].length) {
+            return Err("it starts after the end of its contig");
+        }
+        // A record at the telomere (POS 0) belongs to the first base.
+        if !region.region.owns_position(id, record.start.max(0) as u32) {
+            return Ok(None);
+        }
+        let position = (id, record.start);
+        match last {
+            Some(last) if position < last => Err("it starts before the previous record"),
+            _ => Ok(Some(position)),
+        }
     }
 }
 

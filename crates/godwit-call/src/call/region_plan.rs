@@ -1,7 +1,7 @@
 //! Plans the regions to call: the grid over the contigs that are in the reads and in the reference, and the cost of
 //! each region.
 
-use godwit_engines::caller::Capabilities;
+use godwit_engines::caller::{Caller, Capabilities};
 use godwit_model::region_grid::{CallingRegion, GridContig, GridOptions, cut_contig};
 use godwit_model::{Genome, Interval, PloidyTable, Region};
 use godwit_pipeline::PipelineError;
@@ -59,16 +59,17 @@ struct GridRegion {
 ///
 /// # Errors
 /// [`PipelineError::Corrupt`] if reads and reference do not match, [`PipelineError::Options`] if nothing is left to
-/// call.
+/// call, [`PipelineError::Engine`] if the caller does not support the ploidy of a region.
 pub(super) fn plan_regions(
     options: &CallOptions,
-    capabilities: &Capabilities,
+    caller: &dyn Caller,
     reads: &GridInput,
     reference: &ScannedReference,
     targets: Option<&Targets>,
 ) -> Result<Vec<PlannedRegion>, PipelineError> {
     let targets = targets.map(|targets| targets.by_contig(reads.genome));
-    let grid = grid_options(options, capabilities);
+    let capabilities = caller.capabilities();
+    let grid = grid_options(options, &capabilities);
     let mut drawn: Vec<GridRegion> = Vec::new();
     for contig in grid_contigs(options, reads, reference, targets.as_deref())? {
         let name = &reads.genome.contigs()[contig.id.0 as usize].name;
@@ -81,6 +82,7 @@ pub(super) fn plan_regions(
             if ploidy == Some(0) {
                 continue;
             }
+            ploidy.map_or(Ok(()), |ploidy| caller.check_ploidy(ploidy))?;
             let bytes = |span: &Interval| {
                 reads.bytes(span.contig.0 as usize, span.start, span.end)
                     + f64::from(span.bases()) * EMPTY_BASE_COST_BYTES
@@ -126,7 +128,7 @@ pub(super) fn grid_options(options: &CallOptions, capabilities: &Capabilities) -
     } else {
         options.padding_bases.unwrap_or(capabilities.padding_bases)
     };
-    GridOptions { window_bases: options.window_bases, padding_bases }
+    GridOptions { window_bases: options.max_region_bases, padding_bases }
 }
 
 /// Returns the order in which regions are called: the most expensive first.

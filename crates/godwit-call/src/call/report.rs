@@ -58,8 +58,9 @@ pub struct CallReport {
 /// Size and padding of the regions of the grid.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct GridReport {
-    /// Maximum length of a region, bases.
-    pub window_bases: u32,
+    /// Maximum number of target bases of a region, not counting assembly gaps.
+    #[serde(rename = "window_bases")]
+    pub max_region_bases: u32,
     /// Bases before and after a region that the caller also reads.
     pub padding_bases: u32,
 }
@@ -138,7 +139,7 @@ impl CallReport {
             concurrent_callers: called.concurrent_callers,
             cluster_workers: called.worker_names.iter().map(of_node).collect(),
             lost_workers: called.lost_workers,
-            grid: GridReport { window_bases: grid.window_bases, padding_bases: grid.padding_bases },
+            grid: GridReport { max_region_bases: grid.window_bases, padding_bases: grid.padding_bases },
             inputs: job.inputs.clone(),
             outputs: OutputFile::from_files(staged),
             stages,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use godwit_formats::intervals::{BedInterval, IntervalError, read_bed};
+use godwit_formats::text_lines::TextLineError;
 use godwit_model::{Genome, Region, RegionError};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer};
@@ -49,11 +50,8 @@ impl Targets {
         for BedInterval { contig, start, end, line } in read_bed(path)? {
             let region = Region { contig, start, end };
             let place = format!("line {line} of {}", path.display());
-            self.add(region, genome, &place).map_err(|problem| IntervalError::Line {
-                path: path.to_owned(),
-                line,
-                problem,
-            })?;
+            let invalid = |problem| TextLineError::Line { path: path.to_owned(), line, problem };
+            self.add(region, genome, &place).map_err(|problem| IntervalError::from(invalid(problem)))?;
         }
         Ok(())
     }

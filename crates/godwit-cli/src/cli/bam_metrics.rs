@@ -175,7 +175,7 @@ pub enum MetricsValue {
 }
 
 /// Parses a value of `--metrics` of a job. Configuration files and variables may have the other words of a switch.
-pub fn parse_job_metrics(name: &str) -> Result<MetricsValue, String> {
+pub(crate) fn parse_job_metrics(name: &str) -> Result<MetricsValue, String> {
     match name {
         "on" | "true" | "yes" | "1" => Ok(MetricsValue::On),
         "off" | "false" | "no" | "0" => Ok(MetricsValue::Off),
@@ -215,6 +215,17 @@ mod tests {
         assert!(message.contains("AlignmentSummary, InsertSize"), "{message}");
     }
 
+    #[test]
+    fn the_help_lists_every_metric() {
+        let command = MetricsArgs::augment_args(clap::Command::new("metrics"));
+        let option = command.get_arguments().find(|argument| argument.get_id() == "metrics");
+        let help = option.and_then(|option| option.get_help()).expect("the option has help").to_string();
+        let words: Vec<&str> = help.split([' ', ',', ';']).collect();
+        let unlisted =
+            Metric::ALL.map(|metric| metric.to_string()).into_iter().filter(|name| !words.contains(&name.as_str()));
+        assert_eq!(unlisted.collect::<Vec<_>>(), [""; 0]);
+    }
+
     fn job_metrics(text: &str, lists: &TargetListArgs) -> Result<JobMetrics, Failure> {
         let values = text.split(',').map(|name| parse_job_metrics(name).expect("it is a value"));
         JobMetrics::new(&values.collect::<Vec<_>>(), lists)
@@ -228,7 +239,7 @@ mod tests {
             (is_on, picard.map_or(0, |request| request.metrics.len()))
         };
         assert_eq!([parse("on"), parse("off"), parse("true")], [(true, 0), (false, 0), (true, 0)]);
-        assert_eq!([parse("all"), parse("OxoG,gcbias")], [(true, 8), (true, 2)]);
+        assert_eq!([parse("all"), parse("OxoG,gcbias")], [(true, Metric::ALL.len() - 2), (true, 2)]);
         assert!(parse_job_metrics("RnaSeq").expect_err("RnaSeq is not computed").contains("on, off, all"));
         for text in ["off,GcBias", "on,off"] {
             let error = job_metrics(text, &none).expect_err("off excludes others");

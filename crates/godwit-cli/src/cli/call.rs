@@ -26,9 +26,9 @@ pub struct CallArgs {
     /// Output VCF, ending in .vcf.gz; its index, manifest and report are written beside it
     #[arg(long, value_name = "NAME.vcf.gz", value_parser = parse_vcf, help_heading = THIS_RUN_HEADING)]
     pub out: PathBuf,
-    /// bcftools, freebayes, gatk, mutect2, or a command line: 'octopus -R {reference} -I {bam} -T {region} -o {out}'
-    #[arg(long, value_name = "NAME|COMMAND", default_value = "bcftools", value_parser = parse_caller)]
-    pub caller: CallerChoice,
+    /// bcftools, freebayes, gatk, mutect2, or a command line: 'octopus -R {reference} -I {bam} -T {region} -o {out}' [default: bcftools; gatk-joint with --gvcfs]
+    #[arg(long, value_name = "NAME|COMMAND", value_parser = parse_caller)]
+    pub caller: Option<CallerChoice>,
     #[command(flatten)]
     pub calling: CallingArgs,
     /// Resume a stopped run of the same command; finished regions are not called again

@@ -24,8 +24,8 @@ pub struct CallingArgs {
     #[arg(long, value_name = "SEX", requires = "ploidy", help_heading = THIS_RUN_HEADING)]
     pub sex: Option<String>,
     /// Bases of a calling region (1M, 500K); runs of N do not count
-    #[arg(long, value_name = "BASES", default_value = "1M", value_parser = parse_bases)]
-    pub grid_size: u32,
+    #[arg(long = "grid-size", value_name = "BASES", default_value = "1M", value_parser = parse_bases)]
+    pub max_region_bases: u32,
     /// Bases on either side of a region that the caller also reads [default: the padding that the caller needs]
     #[arg(long, value_name = "BASES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub padding: Option<u32>,

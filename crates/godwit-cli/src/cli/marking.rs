@@ -106,7 +106,7 @@ pub enum TaggingPolicyName {
 
 impl MarkingArgs {
     /// Converts the options of duplicate marking, except the duplicate policy and the optical distance.
-    pub fn marking_options(&self) -> MarkingOptions {
+    pub(crate) fn marking_options(&self) -> MarkingOptions {
         MarkingOptions {
             mode: match self.duplicate_mode {
                 DuplicateModeName::Coordinate => DuplicateMode::Coordinate,

@@ -25,7 +25,7 @@ pub struct MountArgs {
     /// Permit other users of this host to use the mount, with the rights of its token
     #[arg(long)]
     pub allow_other: bool,
-    /// Memory for blocks of files, which are read in advance and kept for the next reads
+    /// Memory for blocks of files, which are read in advance and kept for the next reads; at least 4M
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
     pub cache: u64,
     #[command(flatten)]
@@ -39,4 +39,7 @@ pub struct MountGuardArgs {
     /// The mount point
     #[arg(value_name = "MOUNTPOINT")]
     pub mount_point: PathBuf,
+    /// Guard the mount; without it, start the guard and exit
+    #[arg(long)]
+    pub detached: bool,
 }

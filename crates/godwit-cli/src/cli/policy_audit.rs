@@ -24,7 +24,7 @@ pub struct PolicyTestArgs {
     /// The principal, as named by `godwit token` [default: a principal without a name]
     #[arg(long = "as", value_name = "NAME", help_heading = THIS_RUN_HEADING)]
     pub principal: Option<String>,
-    /// A visa of the principal, by its name in [visa_file] of the policy; repeat for more
+    /// A visa of the principal, by its name in `[visas.NAME]` of the policy; repeat for more
     #[arg(long, value_name = "NAME", help_heading = THIS_RUN_HEADING)]
     pub visa: Vec<String>,
     /// The dataset, by its name in listings

@@ -4,7 +4,7 @@
 use clap::Arg;
 
 /// Ids of the options that each verb describes by itself.
-pub const RESOURCE_OPTIONS: [&str; 3] = ["threads", "memory", "temp"];
+pub(crate) const RESOURCE_OPTIONS: [&str; 3] = ["threads", "memory", "temp"];
 
 const CORES: &str = "Threads [default: all cores]";
 const CORES_OF_WORKER: &str = "Threads [default: all cores; with --on local, an equal share for each worker]";

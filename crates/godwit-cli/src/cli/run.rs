@@ -13,7 +13,7 @@ use crate::config::THIS_RUN_HEADING;
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// The reference, FASTA, indexed by `godwit index`
+    /// The reference, FASTA, indexed by `godwit index`: a path, or an address on a server (godwit+pool://NAME/PATH)
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     /// Sample sheet, CSV with columns sample, fastq_1, fastq_2, and optionally lane, library, platform, sex, reference; one line per lane
@@ -31,23 +31,23 @@ pub struct RunArgs {
     /// Bases per block: `bwa mem -K`
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub block_bases: u64,
-    /// Caller of the default workflow: bcftools, freebayes, gatk, or a command line, as for `godwit call`
-    #[arg(long, value_name = "NAME|COMMAND", default_value = "bcftools", value_parser = parse_caller)]
-    pub caller: CallerChoice,
+    /// Caller of the default workflow: bcftools, freebayes, gatk, or a command line, as for `godwit call` [default: bcftools]
+    #[arg(long, value_name = "NAME|COMMAND", value_parser = parse_caller)]
+    pub caller: Option<CallerChoice>,
     /// Options of the caller that change records, in one string
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub caller_args: String,
     /// Ploidy of each contig, as for `godwit call`; the column sex of the sheet selects from the table for each sample
     #[arg(long, value_name = "NAME|FILE")]
     pub ploidy: Option<String>,
-    /// VCFs of known variants with their indexes, for recalibration in the workflow gatk
+    /// VCFs of known variants with their indexes, for recalibration in the workflow gatk: paths or addresses
     #[arg(long, value_name = "VCF", num_args = 1..)]
     pub known_sites: Vec<PathBuf>,
     #[command(flatten)]
     pub resources: ResourceArgs,
     /// Bases of a calling region (1M, 500K); runs of N do not count
-    #[arg(long, value_name = "BASES", default_value = "1M", value_parser = parse_bases)]
-    pub grid_size: u32,
+    #[arg(long = "grid-size", value_name = "BASES", default_value = "1M", value_parser = parse_bases)]
+    pub max_region_bases: u32,
     /// Memory of each caller and of each GATK [default: bcftools 512M, freebayes 1G, others 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub caller_memory: Option<u64>,

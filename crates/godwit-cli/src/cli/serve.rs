@@ -82,6 +82,9 @@ pub struct ServeArgs {
     /// of the balancing policy
     #[arg(long, value_name = "HOST:PORT", requires = "pool")]
     pub dns: Option<String>,
+    /// Serve the files below the root over NFSv3 at this address too, without encryption; --policy lists the addresses of clients ([addresses]) and their rights
+    #[arg(long, value_name = "HOST:PORT")]
+    pub nfs: Option<String>,
     /// URL of this server for htsget clients, if it differs from the URL of their requests, such as behind a TLS proxy
     #[arg(long, value_name = "URL", value_parser = parse_web_url)]
     pub public_url: Option<String>,
@@ -100,7 +103,7 @@ pub struct ServeArgs {
     /// Largest accepted message: a batch of rows and its metadata
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub message_limit: u64,
-    /// Trust servers whose certificate is in this file, or signed by one in it, PEM, for fetching files [default: the system's list], and in addition to the system's list for fetching keys
+    /// Trust servers whose certificate is in this file, or signed by one in it, PEM: other pool members, and servers from which files are fetched; servers of keys and the collector of --otlp also if the system trusts them [default: the certificates of the system]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Memory limit of each statement

@@ -6,7 +6,7 @@ use clap::{Command, Subcommand as _};
 use super::Verb;
 
 /// Headings of the groups, each with its verbs, in the order of the help.
-pub const VERB_GROUPS: [(&str, &[&str]); 7] = [
+pub(crate) const VERB_GROUPS: [(&str, &[&str]); 7] = [
     ("Reads", &["align", "index", "markdup", "run"]),
     ("Quality", &["metrics", "recalibrate", "verify"]),
     ("Variants", &["call", "filter", "compare", "variants"]),
@@ -16,7 +16,7 @@ pub const VERB_GROUPS: [(&str, &[&str]); 7] = [
     ("Operations", &["doctor", "plan", "bench", "config", "demo", "completions", "man", "help"]),
 ];
 /// The text that `godwit` prints without arguments.
-pub const SHORT_HELP: &str = "\
+pub(crate) const SHORT_HELP: &str = "\
 godwit aligns reads, calls variants, and queries, serves and copies the results.
 
 Examples:

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command};
 use godwit_engines::aligner::bwa::{self, IndexKind};
+use godwit_engines::bcftools;
 use godwit_engines::gatk;
-use godwit_engines::normalizer::bcftools;
 use godwit_engines::searcher::blast;
 use godwit_engines::sql_program;
 use godwit_engines::trimmer::fastp;

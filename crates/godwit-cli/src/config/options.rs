@@ -12,7 +12,7 @@ use super::takes_value;
 
 /// Heading, in the help, of the options that are specific to one run. Files and the environment cannot set these
 /// options.
-pub const THIS_RUN_HEADING: &str = "This run";
+pub(crate) const THIS_RUN_HEADING: &str = "This run";
 
 /// Returns those options of a verb that files and the environment can set.
 pub(super) fn configurable_options(verb: &Command) -> impl Iterator<Item = &Arg> {
@@ -23,7 +23,7 @@ pub(super) fn configurable_options(verb: &Command) -> impl Iterator<Item = &Arg>
 }
 
 /// Returns whether a verb has options that files and the environment can set.
-pub fn is_configurable(root: &Command, verb: &str) -> bool {
+pub(crate) fn is_configurable(root: &Command, verb: &str) -> bool {
     configurable_verbs(root).any(|command| command.get_name() == verb)
 }
 

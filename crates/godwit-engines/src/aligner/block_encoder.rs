@@ -117,7 +117,8 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     /// # Errors
     /// The I/O error of writing to the pipe.
     pub fn start(sink: W, encoder: &'e mut BlockEncoder, header: &'e BlockHeader) -> std::io::Result<Self> {
-        let stream = StreamWriter::start(sink, &schema::alignments(), part_metadata(schema::ALIGNMENTS, header.id))?;
+        let stream =
+            StreamWriter::start(sink, &schema::pipe_alignments(), part_metadata(schema::ALIGNMENTS, header.id))?;
         Ok(Self { encoder, header, stream })
     }
 
@@ -161,7 +162,7 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     }
 }
 
-/// A builder of the columns of `schema::alignments`. The bytes of a record are appended to `record_bytes` before the
+/// A builder of the columns of `schema::pipe_alignments`. The bytes of a record are appended to `record_bytes` before the
 /// other columns.
 struct AlignmentColumns {
     contig: Vec<i32>,
@@ -212,12 +213,13 @@ impl AlignmentColumns {
             Arc::new(UInt32Array::from(full.order)),
             Arc::new(BinaryArray::new(offsets, Buffer::from_vec(full.record_bytes), None)),
         ];
-        RecordBatch::try_new(schema::alignments(), columns).expect("the columns are those of the schema, equally long")
+        RecordBatch::try_new(schema::pipe_alignments(), columns)
+            .expect("the columns are those of the schema, equally long")
     }
 }
 
 fn write_signatures<W: Write, T: Pod>(sink: W, id: BlockId, kind: &'static str, all: &[T]) -> std::io::Result<W> {
-    let schema = if kind == schema::PAIRS { schema::pairs() } else { schema::ends() };
+    let schema = if kind == schema::PAIRS { schema::pipe_pairs() } else { schema::pipe_ends() };
     let mut stream = StreamWriter::start(sink, &schema, part_metadata(kind, id))?;
     for some in all.chunks(TARGET_BATCH_BYTES / size_of::<T>()) {
         let bytes: &[u8] = bytemuck::cast_slice(some);

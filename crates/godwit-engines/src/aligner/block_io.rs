@@ -34,7 +34,7 @@ impl BlockWriter {
         }
     }
 
-    /// Writes a batch of `schema::reads` to the open block. The two mates of a pair may be in consecutive batches.
+    /// Writes a batch of `schema::pipe_reads` to the open block. The two mates of a pair may be in consecutive batches.
     ///
     /// # Errors
     /// The errors of [`start_block`](Self::start_block), but [`EngineError::Protocol`] if no block is open.

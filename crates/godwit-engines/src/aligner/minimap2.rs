@@ -12,8 +12,10 @@ use std::process::{Command, Stdio};
 use godwit_files::AtomicFile;
 
 use super::BlockDependence;
-use super::sam_program::{AlignerInvocation, find_program, install_remedy, query_program_version};
+use super::sam_program::{AlignerInvocation, install_remedy};
 use super::template::{LaneValues, escape_tabs};
+use crate::program_lookup::{find_program, query_program_version};
+use crate::refused_options::{RefusedOption, find_refused};
 use crate::{ChildHandle, EngineError, check_version, child};
 use godwit_model::Genome;
 
@@ -24,7 +26,7 @@ const MIN_VERSION: [u32; 2] = [2, 24];
 /// The default value of `-x`, the preset for short reads.
 const SHORT_READ_PRESET: &str = "sr";
 /// Options that the user cannot pass, because godwit sets them or the index contains them, each with the reason.
-const REFUSED_OPTIONS: [(&str, &str); 11] = [
+const REFUSED_OPTIONS: [RefusedOption; 11] = [
     ("-a", "godwit always requests SAM"),
     ("-t", "threads are set by --threads"),
     ("-o", "the output is set by --out"),
@@ -57,7 +59,7 @@ impl Minimap2 {
     pub fn find_installed(arguments: &[String]) -> Result<Self, EngineError> {
         let (preset, arguments) = split_preset(arguments)?;
         let program = find_program(PROGRAM, install_remedy(PROGRAM))?;
-        let version = query_program_version(&program).unwrap_or_default();
+        let version = query_program_version(&program, &["--version"]).unwrap_or_default();
         check_version(&program, PROGRAM, &version, MIN_VERSION)?;
         Ok(Self { program, version, preset, arguments })
     }
@@ -171,15 +173,7 @@ fn split_preset(arguments: &[String]) -> Result<(String, Vec<String>), EngineErr
     let (mut preset, mut others) = (SHORT_READ_PRESET.to_owned(), Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let long = word.starts_with("--");
-        let refused = REFUSED_OPTIONS.iter().find(|(option, _)| {
-            if long {
-                word.split('=').next() == Some(option)
-            } else {
-                !option.starts_with("--") && word.starts_with(option)
-            }
-        });
-        if let Some((option, instead)) = refused {
+        if let Some((option, instead)) = find_refused(word, &[&REFUSED_OPTIONS]) {
             return Err(wrong(format!("godwit does not accept the minimap2 option {option}: {instead}")));
         }
         match word.strip_prefix("-x") {

@@ -2,7 +2,7 @@
 
 use std::io::BufReader;
 use std::process::ChildStdout;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch};
 use bytemuck::Pod;
@@ -18,7 +18,7 @@ use crate::stream::{StreamError, StreamReader};
 /// A part of an aligned block. The parts of a block arrive in this order: alignments, pairs, ends, end of the block.
 #[derive(Debug)]
 pub enum BlockPart {
-    /// A batch of records with the schema `schema::alignments`, about 4 MiB. The reader has validated every record in
+    /// A batch of records with the schema `schema::pipe_alignments`, about 4 MiB. The reader has validated every record in
     /// it.
     Alignments(RecordBatch),
     /// Duplicate signatures of all read pairs of the block, or of some of them.
@@ -171,7 +171,7 @@ impl PipeReader {
     }
 
     fn check_block_end(&self, end: &BlockEnd) -> Result<(), EngineError> {
-        let due = self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let due = self.pending_blocks.lock().pop_front();
         if due != Some((end.id, end.reads)) {
             let problem =
                 format!("it returned the block {:?} with {} reads, but {due:?} was expected", end.id, end.reads);
@@ -188,7 +188,7 @@ impl PipeReader {
     }
 
     fn check_end_of_output(&self) -> Result<(), EngineError> {
-        let all_answered = self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let all_answered = self.pending_blocks.lock().is_empty();
         if all_answered && self.read_state == ReadState::BetweenBlocks {
             return self.state.expect_success();
         }

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io::{BufReader, BufWriter};
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use godwit_model::BlockId;
+use parking_lot::Mutex;
 
 use super::block_io::{BlockReader, BlockWriter};
 use super::pipe_reader::{PipeReader, stream_error};

@@ -2,7 +2,7 @@
 
 use std::io::BufWriter;
 use std::process::ChildStdin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use godwit_model::{BlockId, schema};
@@ -47,13 +47,13 @@ impl PipeWriter {
         let Some(pipe) = self.pipe.take() else {
             return Err(self.state.protocol_error("a block was started inside another one"));
         };
-        let stream = StreamWriter::start(pipe, &schema::reads(), header.to_metadata());
-        let stream = stream.map_err(|error| self.write_error(error))?;
+        let stream = StreamWriter::start(pipe, &schema::pipe_reads(), header.to_metadata());
+        let stream = stream.map_err(|error| self.state.write_error(error))?;
         self.open_block = Some(OpenBlock { id: header.id, reads: 0, paired: header.paired, stream });
         Ok(())
     }
 
-    /// Writes a batch of `schema::reads` to the open block. The two mates of a pair may be in consecutive batches.
+    /// Writes a batch of `schema::pipe_reads` to the open block. The two mates of a pair may be in consecutive batches.
     ///
     /// # Errors
     /// The errors of [`start_block`](Self::start_block), but [`EngineError::Protocol`] if no block is open.
@@ -63,7 +63,7 @@ impl PipeWriter {
         };
         open.reads += batch.num_rows() as u64;
         let written = open.stream.write(batch);
-        written.map_err(|error| self.write_error(error))
+        written.map_err(|error| self.state.write_error(error))
     }
 
     /// Ends the open block, so that the aligner can align it.
@@ -79,8 +79,8 @@ impl PipeWriter {
             return Err(self.state.protocol_error(format!("a block of pairs has {} reads", open.reads)));
         }
         // Register the block before sending its end, so that the aligned block cannot arrive before it is registered.
-        self.pending_blocks.lock().unwrap_or_else(PoisonError::into_inner).push_back((open.id, open.reads));
-        self.pipe = Some(open.stream.finish().map_err(|error| self.write_error(error))?);
+        self.pending_blocks.lock().push_back((open.id, open.reads));
+        self.pipe = Some(open.stream.finish().map_err(|error| self.state.write_error(error))?);
         Ok(())
     }
 
@@ -94,11 +94,5 @@ impl PipeWriter {
             None => Ok(()),
             Some(_) => Err(self.state.protocol_error("the input was finished within a block")),
         }
-    }
-
-    fn write_error(&self, error: std::io::Error) -> EngineError {
-        let broken = error.kind() == std::io::ErrorKind::BrokenPipe;
-        let failure = self.state.io_error("write to", error);
-        if broken { self.state.exit_error_or(failure) } else { failure }
     }
 }

@@ -136,31 +136,3 @@ pub(crate) fn install_remedy(program: &str) -> &'static str {
     let known = EXTERNAL_ALIGNERS.iter().find(|(name, _)| *name == program);
     known.map_or("install it, or give its path", |(_, remedy)| remedy)
 }
-
-/// Returns the path of the program `name`: the name itself if it contains a slash, else the first match on PATH.
-///
-/// # Errors
-/// [`EngineError::NotInstalled`] if there is no such program.
-pub fn find_program(name: &str, remedy: &str) -> Result<PathBuf, EngineError> {
-    let found = if name.contains('/') {
-        Some(PathBuf::from(name)).filter(|path| path.is_file())
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
-    };
-    found.ok_or_else(|| EngineError::NotInstalled { program: name.to_owned(), remedy: remedy.to_owned() })
-}
-
-/// Returns the version that `PROGRAM --version` prints, such as `2.24-r1122`; `None` if the output does not look like a
-/// version.
-pub(crate) fn query_program_version(program: &Path) -> Option<String> {
-    let mut command = Command::new(program);
-    let output = command.arg("--version").stdin(std::process::Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + "\n" + &String::from_utf8_lossy(&output.stderr);
-    let looks_right = |word: &&str| {
-        word.starts_with(|first: char| first.is_ascii_digit())
-            && word.contains('.')
-            && word.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-_+".contains(letter))
-    };
-    text.split_whitespace().map(|word| word.trim_start_matches('v')).find(looks_right).map(str::to_owned)
-}

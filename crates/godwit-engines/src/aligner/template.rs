@@ -3,24 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::BlockDependence;
-use super::sam_program::{
-    AlignerInvocation, FIRST_INPUT_PATH, SECOND_INPUT_PATH, find_program, install_remedy, query_program_version,
-};
+use super::sam_program::{AlignerInvocation, FIRST_INPUT_PATH, SECOND_INPUT_PATH, install_remedy};
 use crate::EngineError;
 use crate::command_template::CommandTemplate;
+use crate::program_lookup::{find_program, query_program_version};
 
-/// Names and descriptions of the placeholders that a command line may contain.
-pub(crate) const PLACEHOLDERS: [(&str, &str); 9] = [
-    ("reference", "path of the reference"),
-    ("index", "the same path, from which programs derive the names of index files"),
-    ("reads", "pipe or file from which the program reads all reads, mates alternating"),
-    ("reads1", "pipe or file from which it reads read 1 of each pair"),
-    ("reads2", "pipe or file from which it reads read 2 of each pair"),
-    ("threads", "number of threads"),
-    ("read_group", "the @RG line, tabs written \\t"),
-    ("read_group_id", "its ID"),
-    ("sample", "name of the sample"),
-];
+/// Names of the placeholders that a command line may contain; `docs/guide/aligners.md` describes their values.
+pub(crate) const PLACEHOLDERS: [&str; 9] =
+    ["reference", "index", "reads", "reads1", "reads2", "threads", "read_group", "read_group_id", "sample"];
 
 /// The command line of an external aligner, with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +76,7 @@ impl AlignerTemplate {
     pub fn find_program(&self) -> Result<(PathBuf, Option<String>), EngineError> {
         let remedy = install_remedy(self.program_name());
         let program = find_program(self.0.program(), remedy)?;
-        let version = query_program_version(&program);
+        let version = query_program_version(&program, &["--version"]);
         Ok((program, version))
     }
 
@@ -103,14 +93,15 @@ impl AlignerTemplate {
             );
             return Err(arguments_error(message));
         }
-        let arguments = self.0.fill_arguments(|place| match place {
+        let arguments = self.0.fill_arguments(|name| match name {
             "reference" | "index" => lane.reference.display().to_string(),
             "reads" | "reads1" => FIRST_INPUT_PATH.into(),
             "reads2" => SECOND_INPUT_PATH.into(),
             "threads" => lane.threads.to_string(),
             "read_group" => escape_tabs(lane.read_group),
             "read_group_id" => lane.read_group_id.into(),
-            _ => lane.sample.into(),
+            "sample" => lane.sample.into(),
+            other => format!("{{{other}}}"),
         });
         Ok(AlignerInvocation {
             program: program.to_owned(),
@@ -153,6 +144,17 @@ mod tests {
         );
         // As in a shell, a backslash between double quotes stays before other characters.
         assert_eq!(arguments(r#"a "b\tc\\" \#d # {reads}"#), ["b\\tc\\", "#d"]);
+    }
+
+    #[test]
+    fn every_placeholder_has_a_value() {
+        let of = |names: &[&str]| names.iter().map(|name| format!(" {{{name}}}")).collect::<String>();
+        let (inputs, others): (Vec<&str>, Vec<&str>) =
+            PLACEHOLDERS.into_iter().partition(|name| name.starts_with("reads"));
+        for text in [of(&["reads"]), of(&inputs[1..])] {
+            let filled = arguments(&format!("a{text}{}", of(&others)));
+            assert!(!filled.iter().any(|word| word.contains(['{', '}'])), "{filled:?}");
+        }
     }
 
     #[test]

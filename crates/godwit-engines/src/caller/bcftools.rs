@@ -8,17 +8,12 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::region_argument::RegionArgument;
-use super::{Caller, CallerInvocation, Capabilities, create_output_file, split_caller_options};
-use crate::aligner::sam_program::query_program_version;
-use crate::normalizer::bcftools::PROGRAM_VARIABLE;
-use crate::program_lookup::locate_program;
+use super::{Caller, CallerInvocation, Capabilities, DEFAULT_PADDING_BASES, create_output_file, split_caller_options};
+use crate::bcftools::{PROGRAM, find_program};
+use crate::program_lookup::query_program_version;
+use crate::refused_options::{RefusedOption, SET_BY_GODWIT};
 use crate::{EngineError, PipelineCommand, ProcessPipeline, check_version};
 
-/// Name of the program.
-pub const PROGRAM: &str = "bcftools";
-/// Instructions for installing bcftools.
-pub const REMEDY: &str =
-    "install bcftools 1.13 or later (Debian and Ubuntu: apt-get install bcftools; bioconda: bcftools)";
 /// The oldest supported version, as major and minor version: since 1.13, mpileup realigns reads only at positions that
 /// need it.
 const MIN_VERSION: [u32; 2] = [1, 13];
@@ -27,10 +22,9 @@ const DEFAULT_CALL_ARGUMENTS: [&str; 1] = ["-mv"];
 /// The highest ploidy that bcftools supports.
 const MAX_PLOIDY: u8 = 2;
 
-const SET_BY_GODWIT: &str = "godwit call sets it";
 const GVCF_REFUSAL_REASON: &str = "its reference blocks would end at the borders of regions";
 /// Options that the user can pass neither to `mpileup` nor to `call`, each with the reason or the alternative.
-const REFUSED_OPTIONS: [(&str, &str); 15] = [
+const REFUSED_OPTIONS: [RefusedOption; 15] = [
     ("-o", SET_BY_GODWIT),
     ("--output", SET_BY_GODWIT),
     ("-O", SET_BY_GODWIT),
@@ -47,14 +41,14 @@ const REFUSED_OPTIONS: [(&str, &str); 15] = [
     ("-g", GVCF_REFUSAL_REASON),
     ("--gvcf", GVCF_REFUSAL_REASON),
 ];
-const REFUSED_MPILEUP_OPTIONS: [(&str, &str); 5] = [
+const REFUSED_MPILEUP_OPTIONS: [RefusedOption; 5] = [
     ("-b", SET_BY_GODWIT),
     ("--bam-list", SET_BY_GODWIT),
     ("-f", SET_BY_GODWIT),
     ("--fasta-ref", SET_BY_GODWIT),
     ("--no-reference", SET_BY_GODWIT),
 ];
-const REFUSED_CALL_OPTIONS: [(&str, &str); 2] =
+const REFUSED_CALL_OPTIONS: [RefusedOption; 2] =
     [("--ploidy", "use --ploidy of godwit call"), ("--ploidy-file", "use --ploidy of godwit call")];
 
 /// An installed bcftools with the options of the user.
@@ -84,8 +78,8 @@ impl Bcftools {
             Some(call) => split_caller_options("bcftools call", call, &[&REFUSED_OPTIONS, &REFUSED_CALL_OPTIONS])?,
             None => DEFAULT_CALL_ARGUMENTS.map(str::to_owned).into(),
         };
-        let program = locate_program(PROGRAM, PROGRAM_VARIABLE)?;
-        let version = query_program_version(&program).unwrap_or_default();
+        let program = find_program()?;
+        let version = query_program_version(&program, &["--version"]).unwrap_or_default();
         check_version(&program, PROGRAM, &version, MIN_VERSION)?;
         Ok(Self { program, version, mpileup_arguments, call_arguments })
     }
@@ -107,11 +101,26 @@ impl Caller for Bcftools {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            padding_bases: DEFAULT_PADDING_BASES,
             memory_bytes: 512 << 20,
             depends_on_grid: false,
+            writes_reference_blocks: false,
+            needs_dictionary: false,
+            reads_bgzf_reference: true,
+            takes_gvcfs: false,
+            takes_tumor_normal_pairs: false,
+            takes_region_lists: true,
             depends_on_region_only: true,
-            ..Capabilities::DEFAULT
+            needs_local_scratch: false,
         }
+    }
+
+    fn check_ploidy(&self, ploidy: u8) -> Result<(), EngineError> {
+        if ploidy <= MAX_PLOIDY {
+            return Ok(());
+        }
+        let message = format!("bcftools supports ploidy 1 and 2, not {ploidy}; use --caller freebayes or gatk");
+        Err(EngineError::Arguments { message })
     }
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
@@ -125,10 +134,6 @@ impl Caller for Bcftools {
         let mut call = Command::new(&self.program);
         call.args(["call", "-Ov"]);
         if let Some(ploidy) = work.ploidy {
-            if !(1..=MAX_PLOIDY).contains(&ploidy) {
-                let message = format!("bcftools supports ploidy 1 and 2, not {ploidy}; use --caller freebayes or gatk");
-                return Err(EngineError::Arguments { message });
-            }
             call.args(["--ploidy", &ploidy.to_string()]);
         }
         call.args(&self.call_arguments);

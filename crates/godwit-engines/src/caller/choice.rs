@@ -3,18 +3,19 @@
 use std::str::FromStr;
 
 use super::Caller;
-use super::bcftools::{self, Bcftools};
+use super::bcftools::Bcftools;
 use super::freebayes::{self, Freebayes};
-use super::gatk::Gatk;
+use super::haplotype_caller::HaplotypeCaller;
 use super::joint::{self, JointGatk};
 use super::mutect2::{self, Mutect2};
 use super::template::CallerTemplate;
-use crate::{EngineError, gatk};
+use crate::{EngineError, bcftools, gatk};
 
 /// A variant caller that the user can select with `--caller`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CallerChoice {
     /// `bcftools mpileup` and `bcftools call`.
+    #[default]
     Bcftools,
     /// The variant caller freebayes.
     Freebayes,
@@ -29,6 +30,9 @@ pub enum CallerChoice {
 }
 
 impl CallerChoice {
+    /// The callers that `--caller` accepts by name, in the order in which messages list them.
+    pub const NAMED: [Self; 5] = [Self::Bcftools, Self::Freebayes, Self::Gatk, Self::GatkJoint, Self::Mutect2];
+
     /// Returns the value of `--caller` that selects this caller.
     pub fn option_value(&self) -> &str {
         match self {
@@ -63,7 +67,7 @@ impl CallerChoice {
         match self {
             Self::Bcftools => Ok(Box::new(Bcftools::find_installed(arguments)?)),
             Self::Freebayes => Ok(Box::new(Freebayes::find_installed(arguments)?)),
-            Self::Gatk => Ok(Box::new(Gatk::find_installed(arguments)?)),
+            Self::Gatk => Ok(Box::new(HaplotypeCaller::find_installed(arguments)?)),
             Self::GatkJoint => Ok(Box::new(JointGatk::find_installed(arguments)?)),
             Self::Mutect2 => Ok(Box::new(Mutect2::find_installed(arguments)?)),
             Self::Template(_) if !arguments.trim().is_empty() => {
@@ -81,26 +85,32 @@ impl FromStr for CallerChoice {
 
     /// Parses the value of `--caller`. A text with a space or an opening brace is a template; any other text is a name.
     fn from_str(text: &str) -> Result<Self, EngineError> {
-        match text {
-            bcftools::PROGRAM => Ok(Self::Bcftools),
-            freebayes::PROGRAM => Ok(Self::Freebayes),
-            gatk::PROGRAM => Ok(Self::Gatk),
-            joint::NAME => Ok(Self::GatkJoint),
-            mutect2::NAME => Ok(Self::Mutect2),
-            _ if text.contains([' ', '{']) => CallerTemplate::parse(text).map(Self::Template),
-            _ => Err(EngineError::Arguments {
-                message: format!(
-                    "{text:?} is none of bcftools, freebayes, gatk and mutect2, and no command line such as 'octopus -R {{reference}} \
-                     -I {{bam}} -T {{region}} -o {{out}}'"
-                ),
-            }),
+        if let Some(choice) = Self::NAMED.into_iter().find(|choice| choice.option_value() == text) {
+            return Ok(choice);
         }
+        if text.contains([' ', '{']) {
+            return CallerTemplate::parse(text).map(Self::Template);
+        }
+        let names = Self::NAMED.each_ref().map(Self::option_value).join(", ");
+        let example = "'octopus -R {reference} -I {bam} -T {region} -o {out}'";
+        let message = format!("{text:?} is not one of the callers {names}, and not a command line such as {example}");
+        Err(EngineError::Arguments { message })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_named_caller_is_selected_by_its_name_and_listed_in_the_message_about_an_unknown_one() {
+        let message = "no-such-caller".parse::<CallerChoice>().unwrap_err().to_string();
+        for choice in CallerChoice::NAMED {
+            let name = choice.option_value();
+            assert_eq!(name.parse::<CallerChoice>().unwrap(), choice);
+            assert!(message.contains(&format!(" {name},")), "{name}: {message}");
+        }
+    }
 
     #[test]
     fn the_text_in_fingerprints_has_the_bytes_of_earlier_versions() {

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::region_argument::RegionArgument;
-use super::{Caller, CallerInvocation, Capabilities, create_output_file, split_caller_options};
-use crate::aligner::sam_program::{find_program, query_program_version};
+use super::{Caller, CallerInvocation, Capabilities, DEFAULT_PADDING_BASES, create_output_file, split_caller_options};
+use crate::program_lookup::{find_program, query_program_version};
+use crate::refused_options::{RefusedOption, SET_BY_GODWIT};
 use crate::{EngineError, PipelineCommand, ProcessPipeline, check_version};
 
 /// Name of the program.
@@ -20,8 +21,8 @@ pub const REMEDY: &str =
 /// of regions.
 const MIN_VERSION: [u32; 2] = [1, 3];
 
-const SET_BY_GODWIT: &str = "godwit call sets it";
-const REFUSED_OPTIONS: [(&str, &str); 20] = [
+/// Options that the user cannot pass, each with the reason or the alternative.
+const REFUSED_OPTIONS: [RefusedOption; 20] = [
     ("-b", SET_BY_GODWIT),
     ("--bam", SET_BY_GODWIT),
     ("-L", SET_BY_GODWIT),
@@ -61,7 +62,7 @@ impl Freebayes {
     pub fn find_installed(arguments: &str) -> Result<Self, EngineError> {
         let arguments = split_caller_options(PROGRAM, arguments, &[&REFUSED_OPTIONS])?;
         let program = find_program(PROGRAM, REMEDY)?;
-        let version = query_program_version(&program).unwrap_or_default();
+        let version = query_program_version(&program, &["--version"]).unwrap_or_default();
         check_version(&program, PROGRAM, &version, MIN_VERSION)?;
         Ok(Self { program, version, arguments })
     }
@@ -81,14 +82,27 @@ impl Caller for Freebayes {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // freebayes 1.3.6 rejects a compressed reference, but only after it has started, so godwit checks this before.
-        Capabilities { memory_bytes: 1 << 30, reads_bgzf_reference: false, ..Capabilities::DEFAULT }
+        Capabilities {
+            padding_bases: DEFAULT_PADDING_BASES,
+            memory_bytes: 1 << 30,
+            depends_on_grid: true,
+            writes_reference_blocks: false,
+            needs_dictionary: false,
+            // freebayes 1.3.6 rejects a compressed reference, but only after it has started, so godwit checks this before.
+            reads_bgzf_reference: false,
+            takes_gvcfs: false,
+            takes_tumor_normal_pairs: false,
+            takes_region_lists: true,
+            depends_on_region_only: false,
+            needs_local_scratch: false,
+        }
     }
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
         let mut command = Command::new(&self.program);
         command.arg("-f").arg(work.reference);
         match work.region_argument()? {
+            // `-r` of freebayes is 0-based and half-open, as BED.
             RegionArgument::Text(region) => {
                 command.args(["-r", &format!("{}:{}-{}", region.contig, region.start, region.end)])
             }

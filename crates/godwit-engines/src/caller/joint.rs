@@ -8,9 +8,10 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::gatk::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, add_region_arguments};
+use super::gatk_arguments::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, add_region_arguments};
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
+use crate::refused_options::{RefusedOption, SET_BY_GODWIT};
 use crate::{EngineError, ProcessPipeline, is_version_at_least};
 
 /// Value of the option `--caller` that selects this caller.
@@ -24,8 +25,8 @@ const SHARED_FILE_SYSTEMS_VERSION: [u32; 2] = [4, 2];
 /// Name of the GenomicsDB workspace in the private directory of the region.
 const DATABASE_DIRECTORY: &str = "genomicsdb";
 
-const SET_BY_GODWIT: &str = "godwit call sets it";
-const REFUSED_JOINT_OPTIONS: [(&str, &str); 3] =
+/// Options that the user cannot pass to GenotypeGVCFs, besides those of all GATK tools, each with the alternative.
+const REFUSED_JOINT_OPTIONS: [RefusedOption; 3] =
     [("-V", "use --gvcfs"), ("--variant", "use --gvcfs"), ("--only-output-calls-starting-in-intervals", SET_BY_GODWIT)];
 
 /// An installed GATK with the options of the user for GenotypeGVCFs.
@@ -81,11 +82,12 @@ impl Caller for JointGatk {
         Capabilities { takes_gvcfs: true, needs_local_scratch: true, ..GATK_CAPABILITIES }
     }
 
+    fn check_ploidy(&self, _ploidy: u8) -> Result<(), EngineError> {
+        let message = "the GVCFs define the ploidy of their samples; omit --ploidy".to_owned();
+        Err(EngineError::Arguments { message })
+    }
+
     fn prepare(&self, work: &CallerInvocation) -> Result<Option<ProcessPipeline>, EngineError> {
-        if work.ploidy.is_some() {
-            let message = "the GVCFs define the ploidy of their samples; omit --ploidy".to_owned();
-            return Err(EngineError::Arguments { message });
-        }
         let mut command = self.database_command("GenomicsDBImport", work);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-V"), input.as_os_str()]));
         add_region_arguments(&mut command, work)?;

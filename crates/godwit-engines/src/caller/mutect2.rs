@@ -4,15 +4,16 @@
 
 use std::ffi::OsStr;
 
-use super::gatk::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, REFUSED_READ_OPTIONS, add_region_arguments};
+use super::gatk_arguments::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, REFUSED_READ_OPTIONS, add_region_arguments};
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
 use crate::gatk::GatkToolkit;
+use crate::refused_options::RefusedOption;
 use crate::{EngineError, ProcessPipeline};
 
 /// Value of the option `--caller` that selects this caller.
 pub const NAME: &str = "mutect2";
 /// Options that godwit sets from [`CallerInvocation`], besides those that it also sets for HaplotypeCaller.
-const REFUSED_MUTECT2_OPTIONS: [(&str, &str); 2] = [("-normal", "use --normal"), ("--normal-sample", "use --normal")];
+const REFUSED_MUTECT2_OPTIONS: [RefusedOption; 2] = [("-normal", "use --normal"), ("--normal-sample", "use --normal")];
 
 /// An installed GATK with the options of the user for Mutect2.
 #[derive(Clone, Debug)]
@@ -54,11 +55,12 @@ impl Caller for Mutect2 {
         Capabilities { takes_tumor_normal_pairs: true, ..GATK_CAPABILITIES }
     }
 
+    fn check_ploidy(&self, _ploidy: u8) -> Result<(), EngineError> {
+        let message = "Mutect2 does not support --ploidy: tumours have no fixed ploidy; omit it".to_owned();
+        Err(EngineError::Arguments { message })
+    }
+
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
-        if work.ploidy.is_some() {
-            let message = "Mutect2 does not support --ploidy: tumours have no fixed ploidy; omit it".to_owned();
-            return Err(EngineError::Arguments { message });
-        }
         let mut command = self.toolkit.tool_command("Mutect2", work.memory_bytes, work.directory);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-I"), input.as_os_str()]));
         if let Some(normal) = work.normal_reads {

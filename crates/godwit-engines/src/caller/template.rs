@@ -1,27 +1,16 @@
 //! Variant callers given as a command line with placeholders: any program that accepts a region and writes VCF.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Caller, CallerInvocation, Capabilities, create_output_file};
-use crate::aligner::sam_program::{find_program, query_program_version};
 use crate::command_template::CommandTemplate;
+use crate::program_lookup::{find_program, query_program_version};
 use crate::{EngineError, PipelineCommand, ProcessPipeline};
 
-/// Names and descriptions of the placeholders that a command line may contain.
-pub(crate) const PLACEHOLDERS: [(&str, &str); 11] = [
-    ("reference", "path of the reference"),
-    ("bam", "path of the BAM or CRAM"),
-    ("bams", "path of a file that lists the paths of the BAMs or CRAMs of all samples, one per line"),
-    ("tumor", "path of the BAM or CRAM of a tumour"),
-    ("normal", "path of the BAM or CRAM of the matched normal"),
-    ("region", "the region to call, as chr1:1-1000, 1-based"),
-    ("bed", "path of a BED file with the region, or with its targets if --regions is given"),
-    ("out", "path of the VCF to write, which ends in .vcf; without this placeholder, godwit reads the VCF from stdout"),
-    ("ploidy", "ploidy of the contig in the region, 2 without --ploidy"),
-    ("threads", "number of threads"),
-    ("temp", "path of an empty directory for this region only"),
-];
+/// Names of the placeholders that a command line may contain; `docs/guide/calling.md` describes their values.
+pub(crate) const PLACEHOLDERS: [&str; 11] =
+    ["reference", "bam", "bams", "tumor", "normal", "region", "bed", "out", "ploidy", "threads", "temp"];
 /// Value of the placeholder `ploidy` if the user sets no ploidy.
 const DEFAULT_PLOIDY: u8 = 2;
 
@@ -37,7 +26,7 @@ impl CallerTemplate {
     /// for the reads and the region.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let template = Self(CommandTemplate::parse("caller", text, &PLACEHOLDERS)?);
-        let uses = |place| template.0.uses_placeholder(place);
+        let uses = |name| template.0.uses_placeholder(name);
         if !(uses("bam") || uses("bams") || uses("tumor")) || !(uses("region") || uses("bed")) {
             let message = format!(
                 "the caller {text:?} needs the reads as {{bam}}, {{bams}} or {{tumor}} and the region as {{region}} or \
@@ -70,7 +59,7 @@ impl CallerTemplate {
     /// [`EngineError::NotInstalled`] if the program does not exist.
     pub fn find_program(&self) -> Result<TemplateCaller, EngineError> {
         let program = find_program(self.0.program(), "install it, or give its path")?;
-        let version = query_program_version(&program).unwrap_or_default();
+        let version = query_program_version(&program, &["--version"]).unwrap_or_default();
         Ok(TemplateCaller { template: self.clone(), program, version })
     }
 }
@@ -81,6 +70,40 @@ pub struct TemplateCaller {
     template: CallerTemplate,
     program: PathBuf,
     version: String,
+}
+
+impl TemplateCaller {
+    /// Returns the arguments of the program, with all placeholders replaced. Writes the files that placeholders name.
+    ///
+    /// # Errors
+    /// [`EngineError::Arguments`] if the reads do not fit the placeholders, [`EngineError::Io`] if a file cannot be
+    /// written.
+    fn arguments(&self, work: &CallerInvocation) -> Result<Vec<String>, EngineError> {
+        let uses = |name| self.template.0.uses_placeholder(name);
+        let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
+        if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
+            return wrong("{bam} and {tumor} stand for one file, but several files of reads are given; use {bams}");
+        }
+        if uses("normal") && work.normal_reads.is_none() {
+            return wrong("the caller uses {normal}: set its reads with --normal");
+        }
+        let bed = if uses("bed") { work.write_bed()? } else { PathBuf::new() };
+        let bams = if uses("bams") { write_reads_list(work)? } else { PathBuf::new() };
+        let show = |path: &Path| path.display().to_string();
+        Ok(self.template.0.fill_arguments(|name| match name {
+            "reference" => show(work.reference),
+            "normal" => work.normal_reads.map(|normal| show(normal.reads)).unwrap_or_default(),
+            "bam" | "tumor" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
+            "bams" => show(&bams),
+            "region" => work.spanning_region().title(),
+            "bed" => show(&bed),
+            "out" => show(work.output),
+            "ploidy" => work.ploidy.unwrap_or(DEFAULT_PLOIDY).to_string(),
+            "threads" => work.threads.to_string(),
+            "temp" => show(work.directory),
+            other => format!("{{{other}}}"),
+        }))
+    }
 }
 
 impl Caller for TemplateCaller {
@@ -102,36 +125,13 @@ impl Caller for TemplateCaller {
         Capabilities {
             takes_tumor_normal_pairs: self.template.0.uses_placeholder("normal"),
             takes_region_lists,
-            ..Capabilities::DEFAULT
+            ..Capabilities::OF_COMMAND_LINES
         }
     }
 
     fn start(&self, work: &CallerInvocation) -> Result<ProcessPipeline, EngineError> {
-        let uses = |place| self.template.0.uses_placeholder(place);
-        let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
-        if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
-            return wrong("{bam} and {tumor} stand for one file, but several files of reads are given; use {bams}");
-        }
-        if uses("normal") && work.normal_reads.is_none() {
-            return wrong("the caller uses {normal}: set its reads with --normal");
-        }
-        let bed = if uses("bed") { work.write_bed()? } else { PathBuf::new() };
-        let bams = if uses("bams") { write_reads_list(work)? } else { PathBuf::new() };
-        let show = |path: &std::path::Path| path.display().to_string();
-        let arguments = self.template.0.fill_arguments(|place| match place {
-            "reference" => show(work.reference),
-            "normal" => work.normal_reads.map(|normal| show(normal.reads)).unwrap_or_default(),
-            "bam" | "tumor" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
-            "bams" => show(&bams),
-            "region" => work.spanning_region().title(),
-            "bed" => show(&bed),
-            "out" => show(work.output),
-            "ploidy" => work.ploidy.unwrap_or(DEFAULT_PLOIDY).to_string(),
-            "threads" => work.threads.to_string(),
-            _ => show(work.directory),
-        });
         let mut command = Command::new(&self.program);
-        command.args(arguments);
+        command.args(self.arguments(work)?);
         let printed = if self.template.0.uses_placeholder("out") {
             Stdio::null()
         } else {
@@ -153,7 +153,33 @@ fn write_reads_list(work: &CallerInvocation) -> Result<PathBuf, EngineError> {
 
 #[cfg(test)]
 mod tests {
+    use godwit_model::Region;
+
     use super::*;
+    use crate::caller::NormalReads;
+
+    #[test]
+    fn every_placeholder_has_a_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let text: String = PLACEHOLDERS.iter().map(|name| format!(" {{{name}}}")).collect();
+        let template = CallerTemplate::parse(&format!("a{text}")).unwrap();
+        let caller = TemplateCaller { template, program: PathBuf::from("a"), version: String::new() };
+        let work = CallerInvocation {
+            reference: Path::new("ref.fa"),
+            reads: &[PathBuf::from("tumor.bam")],
+            normal_reads: Some(NormalReads { reads: Path::new("normal.bam"), sample: "n" }),
+            regions: &[Region { contig: "chr1".to_owned(), start: 10, end: 20 }],
+            ploidy: Some(1),
+            directory: directory.path(),
+            output: Path::new("out.vcf"),
+            threads: 3,
+            memory_bytes: 1 << 30,
+        };
+        let filled = caller.arguments(&work).unwrap();
+        assert_eq!(filled.len(), PLACEHOLDERS.len());
+        assert!(!filled.iter().any(|word| word.is_empty() || word.contains(['{', '}'])), "{filled:?}");
+        assert_eq!(filled.last().map(Path::new), Some(directory.path()));
+    }
 
     #[test]
     fn templates_that_cannot_work_are_refused() {

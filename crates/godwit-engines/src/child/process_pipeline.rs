@@ -64,8 +64,8 @@ impl ProcessPipeline {
         loop {
             let mut statuses = self.exit_statuses()?;
             if statuses.iter().flatten().any(|status| !status.success()) {
-                let patience = EXIT_TIMEOUT_AFTER_FAILURE.as_millis() / POLL_INTERVAL.as_millis();
-                for _ in 0..patience {
+                let polls = EXIT_TIMEOUT_AFTER_FAILURE.as_millis() / POLL_INTERVAL.as_millis();
+                for _ in 0..polls {
                     if statuses.iter().all(Option::is_some) {
                         break;
                     }
@@ -96,7 +96,7 @@ impl ProcessPipeline {
 
     /// Returns the process ids of the programs, in the order of the pipeline.
     pub fn ids(&self) -> Vec<u32> {
-        self.processes.iter().map(|link| link.lock().id()).collect()
+        self.processes.iter().map(|link| link.child.lock().id()).collect()
     }
 
     fn exit_statuses(&self) -> Result<Vec<Option<ExitStatus>>, EngineError> {

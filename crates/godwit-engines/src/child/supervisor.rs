@@ -6,8 +6,10 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum number of stderr lines that are kept.
 const MAX_TAIL_LINES: usize = 20;
@@ -30,14 +32,13 @@ pub(super) struct StderrTail {
 impl StderrTail {
     /// Waits until stderr is closed, but at most one second, and returns the lines that are kept.
     pub(super) fn wait_for_lines(&self) -> Vec<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.closed.wait_timeout_while(lines, STDERR_TIMEOUT, |(_, ended)| !*ended);
-        let (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
+        self.closed.wait_while_for(&mut lines, |(_, ended)| !*ended, STDERR_TIMEOUT);
         lines.0.iter().cloned().collect()
     }
 
     fn push_line(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.0.len() == MAX_TAIL_LINES {
             lines.0.pop_front();
         }
@@ -45,7 +46,7 @@ impl StderrTail {
     }
 
     fn mark_closed(&self) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.lines.lock().1 = true;
         self.closed.notify_all();
     }
 }

@@ -7,17 +7,13 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command};
 use std::sync::Arc;
 
 use crate::child::{self, ChildState};
-use crate::program_lookup::locate_program;
-use crate::{ChildHandle, EngineError, check_version};
+use crate::program_lookup::query_required_version;
+use crate::{ChildHandle, EngineError, bcftools};
 
-/// Name of the program.
-const PROGRAM: &str = "bcftools";
-/// Environment variable that names the program's path.
-pub const PROGRAM_VARIABLE: &str = "GODWIT_BCFTOOLS";
 /// The oldest supported version, as major and minor version: the first one with `norm --atomize`.
 const MIN_VERSION: [u32; 2] = [1, 12];
 /// Text before the position in bcftools' message about a `REF` that does not match the reference (1.16, `vcfnorm.c`).
@@ -57,8 +53,8 @@ impl Normalizer {
     /// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] if the program is too old
     /// or prints no version.
     pub fn start(reference: Option<&Path>) -> Result<Self, EngineError> {
-        let program = locate_program(PROGRAM, PROGRAM_VARIABLE)?;
-        let version = query_version(&program)?;
+        let program = bcftools::find_program()?;
+        let version = query_required_version(&program, bcftools::PROGRAM, MIN_VERSION)?;
         let mut command = Command::new(&program);
         command.args(["norm", "--no-version", "--output-type", "v", "--atomize"]);
         if let Some(reference) = reference {
@@ -77,16 +73,6 @@ impl Normalizer {
 pub fn reference_mismatch(error: &EngineError) -> Option<&str> {
     let EngineError::Exited { stderr_tail, .. } = error else { return None };
     stderr_tail.iter().find_map(|line| line.trim().strip_prefix(REFERENCE_MISMATCH_PREFIX))
-}
-
-fn query_version(program: &Path) -> Result<String, EngineError> {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    let io = |source| EngineError::Io { program: program.to_owned(), action: "start", source };
-    let stdout_text = String::from_utf8_lossy(&output.map_err(io)?.stdout).into_owned();
-    let found =
-        stdout_text.lines().next().and_then(|line| line.strip_prefix("bcftools ")).unwrap_or("an unknown version");
-    check_version(program, PROGRAM, found, MIN_VERSION)?;
-    Ok(found.to_owned())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::EngineError;
-use crate::program_lookup::locate_program;
+use crate::program_lookup::{locate_program, query_version_line};
 
 /// Name of godwit's BLAST program.
 pub const WORKER_PROGRAM: &str = "godwit-blast";
@@ -31,7 +31,7 @@ pub fn find_worker() -> Result<PathBuf, EngineError> {
 /// [`EngineError::NotInstalled`] if the program does not start.
 pub fn query_worker_version(worker: &Path) -> Result<String, EngineError> {
     let missing = || EngineError::NotInstalled { program: worker.display().to_string(), remedy: WORKER_REMEDY.into() };
-    super::query_version_line(worker, "--version").ok_or_else(missing)
+    query_version_line(worker, "--version").ok_or_else(missing)
 }
 
 /// Finds a program of an installed BLAST+ on PATH. Returns its path and its version.

@@ -10,12 +10,12 @@ fn kind(kind: &str) -> HashMap<String, String> {
 
 fn reads(names: &[&[u8]]) -> RecordBatch {
     let column = || Arc::new(BinaryArray::from_iter_values(names.iter().copied()));
-    RecordBatch::try_new(schema::reads(), vec![column(), column(), column(), column()]).unwrap()
+    RecordBatch::try_new(schema::pipe_reads(), vec![column(), column(), column(), column()]).unwrap()
 }
 
 /// Returns the bytes of two consecutive streams: one with two batches of reads, and one without batches.
 fn sample() -> Vec<u8> {
-    let mut writer = StreamWriter::start(Vec::new(), &schema::reads(), kind(schema::READS)).unwrap();
+    let mut writer = StreamWriter::start(Vec::new(), &schema::pipe_reads(), kind(schema::READS)).unwrap();
     writer.write(&reads(&[b"a", b"bb"])).unwrap();
     writer.write(&reads(&[b"ccc"])).unwrap();
     let bytes = writer.finish().unwrap();
@@ -71,7 +71,7 @@ fn foreign_schemas_are_refused() {
     writer.write(&RecordBatch::try_new(schema, vec![Arc::new(UInt8Array::from(vec![1]))]).unwrap()).unwrap();
     let error = read_all(&writer.finish().unwrap()).unwrap_err();
     assert!(error.to_string().contains("are not those of its protocol"), "{error}");
-    let nameless = StreamWriter::start(Vec::new(), &schema::reads(), HashMap::new()).unwrap().finish().unwrap();
+    let nameless = StreamWriter::start(Vec::new(), &schema::pipe_reads(), HashMap::new()).unwrap().finish().unwrap();
     read_all(&nameless).unwrap_err();
 }
 

@@ -7,16 +7,19 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::child;
-use crate::program_lookup::locate_program;
-use crate::{ChildHandle, EngineError, check_version};
+use crate::program_lookup::{locate_program, query_required_version};
+use crate::refused_options::is_given_by;
+use crate::{ChildHandle, EngineError};
 
 /// Name of the program.
 pub const PROGRAM: &str = "fastp";
 /// Environment variable that names the program's path.
 pub const PROGRAM_VARIABLE: &str = "GODWIT_FASTP";
+/// Instructions for installing fastp.
+pub const REMEDY: &str = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
 /// The oldest supported version, as major and minor version: the first one that keeps the input order.
 const MIN_VERSION: [u32; 2] = [0, 23];
 /// Maximum number of threads of fastp. For a higher number, fastp prints a warning and uses 16.
@@ -24,7 +27,7 @@ const MAX_THREADS: usize = 16;
 
 /// Options that the user cannot pass to fastp: they set inputs, outputs or threads, or they drop reads silently. godwit
 /// sets these options itself, or they would change which reads it receives.
-const REFUSED_LONG_OPTIONS: [&str; 24] = [
+const REFUSED_OPTIONS: [&str; 37] = [
     "--in1",
     "--in2",
     "--out1",
@@ -49,9 +52,20 @@ const REFUSED_LONG_OPTIONS: [&str; 24] = [
     "--split_prefix_digits",
     "--help",
     "--version",
+    "-i",
+    "-I",
+    "-o",
+    "-O",
+    "-m",
+    "-j",
+    "-h",
+    "-w",
+    "-s",
+    "-S",
+    "-d",
+    "-?",
+    "-v",
 ];
-/// The short forms of the options in [`REFUSED_LONG_OPTIONS`].
-const REFUSED_SHORT_OPTIONS: &[u8] = b"iIoOmjhwsSd?v";
 
 /// The inputs and options for trimming the reads of a lane.
 #[derive(Clone, Debug)]
@@ -86,23 +100,12 @@ pub struct FastpProcess {
 /// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::VersionMismatch`] if the program is too old or
 /// prints no version.
 pub fn query_version(program: Option<&Path>) -> Result<String, EngineError> {
-    let program = find_program(program)?;
-    let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
-    let output = output.map_err(|source| EngineError::Io { program: program.clone(), action: "start", source })?;
-    // fastp prints its version to stderr, not to stdout.
-    let output_text = [output.stderr, output.stdout].concat();
-    let output_text = String::from_utf8_lossy(&output_text);
-    let found = output_text.lines().find_map(|line| line.trim().strip_prefix("fastp ")).unwrap_or("an unknown version");
-    check_version(&program, "fastp", found, MIN_VERSION)?;
-    Ok(found.to_owned())
+    query_required_version(&find_program(program)?, PROGRAM, MIN_VERSION)
 }
 
 /// Returns the first argument that the user cannot pass to fastp; `None` if all are accepted.
 pub fn first_refused_argument(arguments: &[String]) -> Option<&str> {
-    let refused = |word: &&String| match word.strip_prefix("--") {
-        Some(_) => REFUSED_LONG_OPTIONS.contains(&word.split('=').next().unwrap_or_default()),
-        None => matches!(word.as_bytes(), [b'-', letter, ..] if REFUSED_SHORT_OPTIONS.contains(letter)),
-    };
+    let refused = |word: &&String| REFUSED_OPTIONS.iter().any(|option| is_given_by(option, word));
     arguments.iter().find(refused).map(String::as_str)
 }
 

@@ -47,7 +47,7 @@ impl BlockEntry {
 
     /// Returns pairs of a shard index and a holder of its slice.
     pub(super) fn holders(&self) -> impl Iterator<Item = (usize, WorkerId)> {
-        self.slices.iter().enumerate().flat_map(|(share, slice)| slice.holders().map(move |node| (share, node)))
+        self.slices.iter().enumerate().flat_map(|(share, slice)| slice.holders().map(move |worker| (share, worker)))
     }
 }
 
@@ -56,8 +56,8 @@ impl BlockEntry {
 pub(super) struct SliceHolders([Option<WorkerId>; COPIES_PER_SLICE]);
 
 impl SliceHolders {
-    pub(super) fn contains(&self, node: WorkerId) -> bool {
-        self.0.contains(&Some(node))
+    pub(super) fn contains(&self, worker: WorkerId) -> bool {
+        self.0.contains(&Some(worker))
     }
 
     fn holders(&self) -> impl Iterator<Item = WorkerId> {
@@ -65,18 +65,18 @@ impl SliceHolders {
     }
 
     /// Adds a holder. If two holders are stored already, the new holder replaces one that is not the owner.
-    fn add(&mut self, node: WorkerId, owner: Option<WorkerId>) {
-        if self.contains(node) {
+    fn add(&mut self, worker: WorkerId, owner: Option<WorkerId>) {
+        if self.contains(worker) {
             return;
         }
         let free = self.0.iter().position(Option::is_none);
         if let Some(at) = free.or_else(|| self.0.iter().position(|holder| *holder != owner)) {
-            self.0[at] = Some(node);
+            self.0[at] = Some(worker);
         }
     }
 
-    pub(super) fn remove(&mut self, node: WorkerId) {
-        self.0.iter_mut().filter(|holder| **holder == Some(node)).for_each(|holder| *holder = None);
+    pub(super) fn remove(&mut self, worker: WorkerId) {
+        self.0.iter_mut().filter(|holder| **holder == Some(worker)).for_each(|holder| *holder = None);
     }
 }
 
@@ -92,30 +92,39 @@ impl ShuffleScheduler {
         self.release_finished_block(id);
     }
 
-    /// Assigns blocks to the workers that request blocks.
+    /// Assigns waiting blocks to the workers that request blocks.
     pub(super) fn lease_blocks(&mut self, now: Duration) {
-        let ids: Vec<WorkerId> =
-            self.workers.iter().filter(|(_, node)| node.requested_blocks > 0).map(|(id, _)| *id).collect();
-        for id in ids {
-            while self.workers[&id].requested_blocks > 0 {
-                let Some(block) = self.next_block_for(id, now) else { break };
+        if self.waiting_blocks.is_empty() {
+            return;
+        }
+        let requesting = self.workers.iter().filter(|(_, worker)| worker.requested_blocks > 0);
+        for id in requesting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            while let Some(block) = self.next_block_for(id) {
                 self.lease_block(id, block, now);
             }
         }
     }
 
-    fn next_block_for(&self, id: WorkerId, now: Duration) -> Option<BlockId> {
-        let node = &self.workers[&id];
+    fn next_block_for(&self, id: WorkerId) -> Option<BlockId> {
+        let worker = self.workers.get(&id).filter(|worker| worker.requested_blocks > 0)?;
+        let block = *self.waiting_blocks.first()?;
         // Until the genome is cut, a worker cannot pass on an aligned block, so each worker has at most one block. The
         // first block is an exception: it is assigned at once, because the genome is cut by it.
         let max_blocks = if self.owners.is_empty() { 1 } else { self.options.max_blocks_per_worker };
-        let next = self.waiting_blocks.first().copied();
-        let is_first = |block: BlockId| self.owners.is_empty() && self.blocks.keys().next() == Some(&block);
-        match next {
-            Some(block) if node.leased_blocks.len() < max_blocks || is_first(block) => Some(block),
-            Some(_) => None,
-            None if self.input_ended && node.leased_blocks.is_empty() => self.longest_overdue_block(now),
-            None => None,
+        let is_first = || self.owners.is_empty() && self.blocks.keys().next() == Some(&block);
+        (worker.leased_blocks.len() < max_blocks || is_first()).then_some(block)
+    }
+
+    /// Assigns blocks that take too long to idle workers too.
+    pub(super) fn lease_overdue_blocks(&mut self, now: Duration) {
+        if !self.input_ended || !self.waiting_blocks.is_empty() {
+            return;
+        }
+        let idle =
+            self.workers.iter().filter(|(_, worker)| worker.requested_blocks > 0 && worker.leased_blocks.is_empty());
+        for id in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let Some(block) = self.longest_overdue_block(now) else { break };
+            self.lease_block(id, block, now);
         }
     }
 
@@ -124,7 +133,7 @@ impl ShuffleScheduler {
         let mean = self.total_align_time.checked_div(self.timed_blocks)?;
         let limit = mean * self.options.straggler_factor;
         // This loop is short, because each worker has only a few leased blocks.
-        let leased = self.workers.values().flat_map(|node| &node.leased_blocks).copied();
+        let leased = self.workers.values().flat_map(|worker| &worker.leased_blocks).copied();
         let open = leased.filter(|id| self.blocks[id].state == BlockState::Leased);
         let alone = open.filter_map(|id| match &self.blocks[&id].leases[..] {
             [(_, since)] if now.saturating_sub(*since) > limit => Some((*since, id)),
@@ -135,9 +144,9 @@ impl ShuffleScheduler {
 
     fn lease_block(&mut self, id: WorkerId, block: BlockId, now: Duration) {
         self.waiting_blocks.remove(&block);
-        if let Some(node) = self.workers.get_mut(&id) {
-            node.requested_blocks -= 1;
-            node.leased_blocks.insert(block);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.requested_blocks -= 1;
+            worker.leased_blocks.insert(block);
         }
         if let Some(block) = self.blocks.get_mut(&block) {
             block.state = BlockState::Leased;
@@ -147,13 +156,13 @@ impl ShuffleScheduler {
         self.actions.push(ShuffleAction::AlignBlock(id, block));
     }
 
-    pub(super) fn record_aligned_block(&mut self, node: WorkerId, id: BlockId, now: Duration) {
-        if !self.is_leased(node, id) || self.owners.is_empty() {
+    pub(super) fn record_aligned_block(&mut self, worker: WorkerId, id: BlockId, now: Duration) {
+        if !self.is_leased(worker, id) || self.owners.is_empty() {
             return;
         }
         let shares = self.owners.len();
         let Some(block) = self.blocks.get_mut(&id) else { return };
-        if let Some((_, since)) = block.leases.iter().find(|(leased, _)| *leased == node) {
+        if let Some((_, since)) = block.leases.iter().find(|(leased, _)| *leased == worker) {
             self.total_align_time += now.saturating_sub(*since);
             self.timed_blocks += 1;
         }
@@ -163,16 +172,16 @@ impl ShuffleScheduler {
         }
         block.slices.resize(shares, SliceHolders::default());
         for (slice, owner) in block.slices.iter_mut().zip(&self.owners) {
-            slice.add(node, *owner);
+            slice.add(worker, *owner);
         }
-        self.end_lease(node, id);
+        self.end_lease(worker, id);
         (0..shares).for_each(|share| self.update_missing_copy(id, ShardId(share as u16)));
         self.release_finished_block(id);
     }
 
     /// Records the slices of a block that a worker holds. The reads of the block need not be available.
-    pub(super) fn record_held_slices(&mut self, node: WorkerId, id: BlockId, shares: &[ShardId]) {
-        if !self.workers.contains_key(&node) {
+    pub(super) fn record_held_slices(&mut self, worker: WorkerId, id: BlockId, shares: &[ShardId]) {
+        if !self.workers.contains_key(&worker) {
             return;
         }
         let shard_count = self.owners.len();
@@ -182,7 +191,7 @@ impl ShuffleScheduler {
             if block.slices.len() <= share {
                 block.slices.resize(share + 1, SliceHolders::default());
             }
-            block.slices[share].add(node, self.owners.get(share).copied().flatten());
+            block.slices[share].add(worker, self.owners.get(share).copied().flatten());
         }
         if shard_count > 0 {
             self.update_held_block(id);
@@ -207,17 +216,17 @@ impl ShuffleScheduler {
 
     /// Starts fetches of the slices that workers have to fetch.
     pub(super) fn start_fetches(&mut self, now: Duration) {
-        let ready = |node: &super::WorkerState, most: usize| {
-            !node.slices_to_fetch.is_empty() && node.active_fetches.len() < most && node.retry_at <= now
-        };
-        let max_fetches = self.options.max_fetches_per_worker;
-        let ids: Vec<WorkerId> =
-            self.workers.iter().filter(|(_, node)| ready(node, max_fetches)).map(|(id, _)| *id).collect();
-        for id in ids {
+        for id in std::mem::take(&mut self.idle_fetchers) {
+            if self.workers.get(&id).is_some_and(|worker| worker.retry_at > now) {
+                self.idle_fetchers.insert(id);
+                continue;
+            }
             while let Some((block, shards, from)) = self.next_fetch(id) {
-                let Some(node) = self.workers.get_mut(&id) else { break };
-                node.slices_to_fetch.retain(|(wanted, share)| *wanted != block || !shards.contains(share));
-                node.active_fetches.insert(block, shards.clone());
+                let Some(worker) = self.workers.get_mut(&id) else { break };
+                for share in &shards {
+                    worker.slices_to_fetch.remove(&(block, *share));
+                }
+                worker.active_fetches.insert(block, shards.clone());
                 self.actions.push(ShuffleAction::FetchSlices { worker: id, block, shards, from });
             }
         }
@@ -225,21 +234,22 @@ impl ShuffleScheduler {
 
     /// Returns a block, slices of it that a worker has to fetch, and another worker that holds these slices.
     fn next_fetch(&self, id: WorkerId) -> Option<(BlockId, Vec<ShardId>, WorkerId)> {
-        let node = &self.workers[&id];
-        if node.active_fetches.len() >= self.options.max_fetches_per_worker {
+        let worker = self.workers.get(&id)?;
+        if worker.active_fetches.len() >= self.options.max_fetches_per_worker {
             return None;
         }
         let (first, share) =
-            *node.slices_to_fetch.iter().find(|(block, _)| !node.active_fetches.contains_key(block))?;
+            *worker.slices_to_fetch.iter().find(|(block, _)| !worker.active_fetches.contains_key(block))?;
         let slices = &self.blocks[&first].slices;
         let from = slices[usize::from(share.0)].holders().find(|holder| *holder != id)?;
-        let of_block = node.slices_to_fetch.range((first, ShardId(0))..=(first, ShardId(u16::MAX)));
+        let of_block = worker.slices_to_fetch.range((first, ShardId(0))..=(first, ShardId(u16::MAX)));
         let shares = of_block.map(|(_, share)| *share).filter(|share| slices[usize::from(share.0)].contains(from));
         Some((first, shares.collect(), from))
     }
 
     pub(super) fn record_fetched_slices(&mut self, id: WorkerId, block: BlockId) {
-        let fetched = self.workers.get_mut(&id).and_then(|node| node.active_fetches.remove(&block));
+        let fetched = self.workers.get_mut(&id).and_then(|worker| worker.active_fetches.remove(&block));
+        self.idle_fetchers.insert(id);
         for share in fetched.into_iter().flatten() {
             let owner = self.owners[usize::from(share.0)];
             if let Some(block) = self.blocks.get_mut(&block) {
@@ -252,9 +262,10 @@ impl ShuffleScheduler {
 
     pub(super) fn record_fetch_failure(&mut self, id: WorkerId, block: BlockId, now: Duration) {
         let retry_at = now + self.options.fetch_retry_delay;
-        let Some(node) = self.workers.get_mut(&id) else { return };
-        node.retry_at = retry_at;
-        for share in node.active_fetches.remove(&block).into_iter().flatten() {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.retry_at = retry_at;
+        self.idle_fetchers.insert(id);
+        for share in worker.active_fetches.remove(&block).into_iter().flatten() {
             self.update_missing_copy(block, share);
         }
     }
@@ -276,9 +287,9 @@ impl ShuffleScheduler {
         let before = self.missing_copies.get(&key).copied();
         if let Some(Some(fetcher)) = before
             && missing != Some(Some(fetcher))
-            && let Some(node) = self.workers.get_mut(&fetcher)
+            && let Some(worker) = self.workers.get_mut(&fetcher)
         {
-            node.slices_to_fetch.remove(&key);
+            worker.slices_to_fetch.remove(&key);
         }
         let Some(block) = self.blocks.get_mut(&id) else { return };
         match (before.is_some(), missing) {
@@ -296,10 +307,11 @@ impl ShuffleScheduler {
         }
         match missing {
             Some(Some(fetcher)) => {
-                let Some(node) = self.workers.get_mut(&fetcher) else { return };
-                let under_way = node.active_fetches.get(&id).is_some_and(|shares| shares.contains(&share));
+                let Some(worker) = self.workers.get_mut(&fetcher) else { return };
+                let under_way = worker.active_fetches.get(&id).is_some_and(|shares| shares.contains(&share));
                 if !under_way {
-                    node.slices_to_fetch.insert(key);
+                    worker.slices_to_fetch.insert(key);
+                    self.idle_fetchers.insert(fetcher);
                 }
             }
             Some(None) => self.requeue_block(id, share),

@@ -1,7 +1,7 @@
 //! Parts of the output files. A part is written by the owner of its shard, and copied to its place in the files when
 //! the sizes of all preceding parts are known.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{PerFile, Phase, ShardId, ShuffleAction, ShuffleScheduler, WorkerId};
 
@@ -56,12 +56,12 @@ impl Parts {
     }
 
     /// Records the size of a written part. Returns false if an earlier write of the part had another size.
-    pub(super) fn mark_written(&mut self, node: WorkerId, at: usize, bytes: PerFile<u64>) -> bool {
+    pub(super) fn mark_written(&mut self, worker: WorkerId, at: usize, bytes: PerFile<u64>) -> bool {
         let Some(part) = self.parts.get_mut(at) else { return true };
-        if part.state != PartState::Writing(node) {
+        if part.state != PartState::Writing(worker) {
             return true;
         }
-        part.state = PartState::Written(node);
+        part.state = PartState::Written(worker);
         let same = part.bytes.is_none_or(|before| before == bytes);
         part.bytes = Some(bytes);
         self.unplaced_written_parts.insert(at);
@@ -69,9 +69,9 @@ impl Parts {
         same
     }
 
-    pub(super) fn mark_placed(&mut self, node: WorkerId, at: usize) {
+    pub(super) fn mark_placed(&mut self, worker: WorkerId, at: usize) {
         let Some(part) = self.parts.get_mut(at) else { return };
-        if part.state == PartState::Placing(node) {
+        if part.state == PartState::Placing(worker) {
             part.state = PartState::Placed;
             self.placed_count += 1;
             self.unplaced_by_shard[usize::from(part.shard.0)] -= 1;
@@ -80,13 +80,13 @@ impl Parts {
 
     /// Removes a lost worker. Parts that this worker was writing or has not yet copied to the files wait for another
     /// worker.
-    pub(super) fn remove_worker(&mut self, node: WorkerId) {
+    pub(super) fn remove_worker(&mut self, worker: WorkerId) {
         for (at, part) in self.parts.iter_mut().enumerate() {
             let owner = match part.state {
                 PartState::Writing(owner) | PartState::Written(owner) | PartState::Placing(owner) => owner,
                 PartState::Waiting | PartState::Placed => continue,
             };
-            if owner == node {
+            if owner == worker {
                 part.state = PartState::Waiting;
                 self.unplaced_written_parts.remove(&at);
                 self.waiting_parts.insert(at);
@@ -104,21 +104,21 @@ impl Parts {
         }
         self.next_unknown_offset = (at, offset);
     }
-
-    fn active_writes(&self, node: WorkerId) -> usize {
-        self.parts.iter().filter(|part| part.state == PartState::Writing(node)).count()
-    }
 }
 
 impl ShuffleScheduler {
     pub(super) fn schedule_writes(&mut self) {
         let (owners, share_lacking) = (&self.owners, &self.missing_by_shard);
-        let mut room: std::collections::BTreeMap<WorkerId, usize> = self
-            .workers
-            .iter()
-            .map(|(id, node)| (*id, node.writers.saturating_sub(self.parts.active_writes(*id))))
-            .collect();
+        let mut room: HashMap<WorkerId, usize> =
+            self.workers.iter().map(|(id, worker)| (*id, worker.writers)).collect();
         let parts = &mut self.parts;
+        for part in &parts.parts {
+            if let PartState::Writing(worker) = part.state
+                && let Some(room) = room.get_mut(&worker)
+            {
+                *room = room.saturating_sub(1);
+            }
+        }
         let mut given = Vec::new();
         for at in &parts.waiting_parts {
             let share = usize::from(parts.parts[*at].shard.0);
@@ -136,10 +136,10 @@ impl ShuffleScheduler {
         let placeable = parts.unplaced_written_parts.iter().copied().filter(|at| parts.parts[*at].offset.is_some());
         for at in placeable.collect::<Vec<_>>() {
             let part = &mut parts.parts[at];
-            if let (PartState::Written(node), Some(offset)) = (part.state, part.offset) {
-                part.state = PartState::Placing(node);
+            if let (PartState::Written(worker), Some(offset)) = (part.state, part.offset) {
+                part.state = PartState::Placing(worker);
                 parts.unplaced_written_parts.remove(&at);
-                self.actions.push(ShuffleAction::PlacePart(node, at, offset));
+                self.actions.push(ShuffleAction::PlacePart(worker, at, offset));
             }
         }
         if parts.placed_count == parts.parts.len() {

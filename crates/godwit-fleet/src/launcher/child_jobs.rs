@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use godwit_process::Signal;
+use parking_lot::{Condvar, Mutex};
 
 use super::{JobHandle, JobOutcome, JobSpec, JobStatus};
 use crate::FleetError;
@@ -99,7 +100,7 @@ impl ChildJobs {
                 Ok(processes) => processes,
                 Err(error) => return drop(sender.send(Err(error))),
             };
-            shared.lock().running = processes.iter().map(Process::named).collect();
+            shared.state.lock().running = processes.iter().map(Process::named).collect();
             // Sending cannot fail, because the receiver waits for this message.
             let _ = sender.send(Ok(()));
             shared.supervise(processes, request, deadline);
@@ -113,18 +114,18 @@ impl ChildJobs {
             // The handle was not saved, so the job could not be queried or cancelled later. Stop it.
             supervised.request_stop(true);
         }
-        self.jobs().insert(handle.id.clone(), ChildJob { supervised, supervisor: Some(keeper) });
+        self.jobs.lock().insert(handle.id.clone(), ChildJob { supervised, supervisor: Some(keeper) });
         saved.map(|()| handle)
     }
 
     pub(super) fn job_status(&self, launcher: &'static str, handle: &JobHandle) -> Result<JobStatus, FleetError> {
         handle.check_launcher(launcher)?;
-        let jobs = self.jobs();
+        let jobs = self.jobs.lock();
         let Some(job) = jobs.get(&handle.id) else {
             let reason = format!("this process ({}) did not start the job", std::process::id());
             return Ok(JobStatus::Unknown { reason });
         };
-        let state = job.supervised.lock();
+        let state = job.supervised.state.lock();
         Ok(match &state.outcome {
             Some(how) => JobStatus::Ended { outcome: how.clone() },
             None => {
@@ -136,21 +137,17 @@ impl ChildJobs {
 
     pub(super) fn cancel_job(&self, launcher: &'static str, handle: &JobHandle) -> Result<(), FleetError> {
         handle.check_launcher(launcher)?;
-        match self.jobs().get(&handle.id) {
+        match self.jobs.lock().get(&handle.id) {
             Some(job) => job.supervised.request_stop(false),
             None => return Err(FleetError::ForeignJob { id: handle.id.clone(), launcher }),
         }
         Ok(())
     }
-
-    fn jobs(&self) -> MutexGuard<'_, HashMap<String, ChildJob>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for ChildJobs {
     fn drop(&mut self) {
-        for job in self.jobs().values_mut() {
+        for job in self.jobs.lock().values_mut() {
             job.supervised.request_stop(true);
             if let Some(keeper) = job.supervisor.take() {
                 // Ignore the panic of a supervisor: Linux kills its children when its thread ends.
@@ -161,12 +158,8 @@ impl Drop for ChildJobs {
 }
 
 impl SupervisedJob {
-    fn lock(&self) -> MutexGuard<'_, JobState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn request_stop(&self, kill: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stop_outcome.get_or_insert(JobOutcome::Cancelled);
         state.kills_at_once |= kill;
         self.changed.notify_all();
@@ -178,7 +171,7 @@ impl SupervisedJob {
         let mut asked_at: Option<Instant> = None;
         loop {
             let running = reap(&mut processes);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if running.is_empty() {
                 state.outcome = Some(job_outcome(&processes, state.stop_outcome.as_ref()));
                 state.running.clear();
@@ -197,8 +190,7 @@ impl SupervisedJob {
                     for_each_running(&mut processes, |child| godwit_process::signal_group(child.id(), Signal::Kill));
                 }
             }
-            let waited = self.changed.wait_timeout(state, POLL_INTERVAL);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            self.changed.wait_for(&mut state, POLL_INTERVAL);
         }
     }
 }

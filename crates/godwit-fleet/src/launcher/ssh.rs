@@ -167,7 +167,7 @@ fn remote_command(job: &JobSpec, node: u32, attempt: u64) -> Result<String, Flee
 ///
 /// # Errors
 /// [`FleetError::InvalidValue`] if a line does not have the form `host [slots=N]`.
-pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
+fn parse_hosts(text: &str, path: &Path) -> Result<Vec<Host>, FleetError> {
     let mut hosts = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let content = line.split('#').next().unwrap_or_default();

@@ -26,6 +26,7 @@ use crate::call_streams::Download;
 use crate::code_name::code_name;
 use crate::dataset_service::access_recording::truncate_for_record;
 use crate::error::{auth_status, dataset_status};
+use crate::sql::StatementProgress;
 use crate::tickets::BoundStatement;
 
 /// Maximum number of datasets in a response. The limit bounds the work, because each listed dataset is opened.
@@ -143,7 +144,7 @@ impl DatasetService {
         let started = Instant::now();
         let max_rows = statement.max_rows.unwrap_or(MAX_ROWS).min(MAX_ROWS);
         let text = BoundStatement { sql: statement.sql, parameters: Vec::new() };
-        let download = self.run_statement(principal, text).await?;
+        let download = self.run_statement(principal, text, StatementProgress::default()).await?;
         let rows = JsonRows::read(download, max_rows).await?;
         let (columns, more) = (Value::from(rows.columns), rows.is_truncated);
         let (seconds, text) = (started.elapsed().as_secs_f64(), rows.json);

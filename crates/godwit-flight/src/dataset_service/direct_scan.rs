@@ -17,7 +17,9 @@ use tonic::Status;
 use super::{DatasetService, flight_info_with_schema, open_dataset_part, run_blocking};
 use crate::call_streams::Download;
 use crate::error_reason::ErrorReason;
-use crate::sql::{DirectScan, DirectScanColumns, StatementDescription, advertised_batch, advertised_schema};
+use crate::sql::{
+    DirectScan, DirectScanColumns, StatementDescription, StatementProgress, advertised_batch, advertised_schema,
+};
 use crate::tickets::{BoundStatement, DatasetPart, DirectScanOutput, TicketClaims};
 
 impl DatasetService {
@@ -105,7 +107,7 @@ impl DatasetService {
         };
         match read {
             Err(status) if selected.is_only_part && is_of_another_state(&status) => {
-                self.run_statement(principal, statement).await
+                self.run_statement(principal, statement, StatementProgress::default()).await
             }
             read => read,
         }

@@ -14,6 +14,7 @@ use godwit_dataset::Principal;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::endpoint_locations::ClientKind;
+use super::polling::polled_info;
 use super::{DatasetCommand, DatasetService, run_blocking};
 use crate::error::dataset_status;
 use godwit_auth::{Session, request_token};
@@ -93,13 +94,16 @@ impl FlightService for DatasetService {
         Ok(Response::new(self.flight_info(&principal, "GetFlightInfo", request.into_inner(), client).await?))
     }
 
-    /// Returns the complete flight info at once. Polling is not needed, because a statement runs only when its rows are
-    /// downloaded.
+    /// Returns the complete flight info to the first poll. Further polls get the progress of the statement while a client
+    /// downloads its rows.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let (principal, client) = (request_principal(&request), ClientKind::from_metadata(request.metadata()));
-        let info = self.flight_info(&principal, "PollFlightInfo", request.into_inner(), client).await?;
-        let poll = PollInfo::new().with_info(info).try_with_progress(1.0);
-        Ok(Response::new(poll.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?))
+        let descriptor = request.into_inner();
+        if let Some(encoded) = polled_info(&descriptor) {
+            return Ok(Response::new(self.poll_again(&principal, encoded).await?));
+        }
+        let info = self.flight_info(&principal, "PollFlightInfo", descriptor, client).await?;
+        Ok(Response::new(self.first_poll(&principal, info)?))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {

@@ -8,7 +8,7 @@
 //! browser sends both accepted content types only after a preflight request, which this path does not answer.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, NullArray, RecordBatch, StringArray};
 use arrow_schema::ArrowError;
@@ -18,6 +18,7 @@ use godwit_dataset::Principal;
 use godwit_dataset::web::WebRequest;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Response, StatusCode};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use tonic::Status;
@@ -28,6 +29,7 @@ use super::{DatasetService, encode_batch, run_blocking};
 use crate::call_streams::{BatchItem, Download};
 use crate::error::auth_status;
 use crate::row_stream_writer::{RowStreamFormat, RowStreamWriter};
+use crate::sql::StatementProgress;
 use crate::tickets::{BoundStatement, TicketClaims};
 use crate::web::{WebBody, WebStream};
 
@@ -103,7 +105,7 @@ impl DatasetService {
             statement: Some(statement),
             ..TicketClaims::new(principal, self.inner.options.ticket_lifetime)
         };
-        let started = self.start_download(principal, claims).await;
+        let started = self.start_download(principal, claims, StatementProgress::default()).await;
         let (download, recorder) = self.record_start_or_failure(principal, CALL_NAME, resource, started).await?;
         let download = match recorder {
             Some(recorder) => recorder.record_download(download),
@@ -250,13 +252,13 @@ struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl SharedBuffer {
     fn take(&self) -> Bytes {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into()
+        std::mem::take(&mut *self.0.lock()).into()
     }
 }
 
 impl io::Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

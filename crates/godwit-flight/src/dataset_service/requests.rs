@@ -2,7 +2,7 @@
 
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
-use godwit_dataset::{Dataset, Scan};
+use godwit_dataset::{Dataset, Scan, region_error_message};
 use godwit_model::{Region, did_you_mean};
 use prost::Message as _;
 use tonic::Status;
@@ -69,6 +69,7 @@ pub(super) fn scan_from_command(command: &DatasetCommand, dataset: &dyn Dataset)
     let region = |text: &String| Region::parse(text, |contig| dataset.has_contig(contig));
     let regions: Option<Result<Vec<Region>, _>> =
         command.regions.as_ref().map(|texts| texts.iter().map(region).collect());
-    let refused = |error| Status::invalid_argument(format!("{}: {error}", command.dataset));
+    let refused =
+        |error| Status::invalid_argument(format!("{}: {}", command.dataset, region_error_message(&error, dataset)));
     Ok(Scan { columns, regions: regions.transpose().map_err(refused)? })
 }

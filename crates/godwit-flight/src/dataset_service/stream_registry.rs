@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::Status;
 
 use crate::call_streams::{BatchItem, Download};
+use crate::sql::StatementProgress;
 use godwit_auth::now_unix_s;
 
 /// Maximum number of cancelled tickets that are stored. If there are more, those that expire first are forgotten.
@@ -25,6 +27,8 @@ pub(super) struct StreamRegistry {
 struct TicketState {
     /// Becomes true when the ticket is cancelled.
     cancelled: watch::Sender<bool>,
+    /// The progress of the statement that was started last.
+    progress: StatementProgress,
     open_streams: usize,
     /// Expiry time of the ticket, seconds since 1970. The entry of a cancelled ticket is stored until then.
     expires_unix_s: u64,
@@ -35,6 +39,7 @@ pub(super) struct RegisteredStream {
     registry: StreamRegistry,
     ticket_id: u64,
     cancelled: watch::Receiver<bool>,
+    progress: StatementProgress,
 }
 
 fn cancelled_status() -> Status {
@@ -42,15 +47,12 @@ fn cancelled_status() -> Status {
 }
 
 impl StreamRegistry {
-    fn lock_tickets(&self) -> MutexGuard<'_, HashMap<u64, TicketState>> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a download of a ticket; fails if the ticket is cancelled.
     pub(super) fn register(&self, ticket_id: u64) -> Result<RegisteredStream, Status> {
-        let mut claims = self.lock_tickets();
+        let mut claims = self.tickets.lock();
         let state = claims.entry(ticket_id).or_insert_with(|| TicketState {
             cancelled: watch::channel(false).0,
+            progress: StatementProgress::default(),
             open_streams: 0,
             expires_unix_s: u64::MAX,
         });
@@ -58,12 +60,13 @@ impl StreamRegistry {
             return Err(cancelled_status());
         }
         state.open_streams += 1;
-        Ok(RegisteredStream { registry: self.clone(), ticket_id, cancelled: state.cancelled.subscribe() })
+        let (cancelled, progress) = (state.cancelled.subscribe(), state.progress.clone());
+        Ok(RegisteredStream { registry: self.clone(), ticket_id, cancelled, progress })
     }
 
     /// Cancels the open downloads of a ticket, and rejects new downloads until the ticket has expired.
     pub(super) fn cancel(&self, claim: u64, expires_unix_s: u64) {
-        let mut claims = self.lock_tickets();
+        let mut claims = self.tickets.lock();
         if claims.len() >= MAX_CANCELLED_TICKETS {
             let now = now_unix_s();
             claims.retain(|_, state| state.open_streams > 0 || state.expires_unix_s > now);
@@ -75,6 +78,7 @@ impl StreamRegistry {
         }
         let state = claims.entry(claim).or_insert_with(|| TicketState {
             cancelled: watch::channel(false).0,
+            progress: StatementProgress::default(),
             open_streams: 0,
             expires_unix_s,
         });
@@ -82,15 +86,21 @@ impl StreamRegistry {
         state.cancelled.send_replace(true);
     }
 
+    /// Returns the progress of a ticket's statement; `None` if it has no open download.
+    pub(super) fn progress(&self, ticket_id: u64) -> Option<f32> {
+        let claims = self.tickets.lock();
+        claims.get(&ticket_id).filter(|state| state.open_streams > 0).map(|state| state.progress.fraction())
+    }
+
     /// Returns the number of open downloads.
     pub(super) fn open_streams(&self) -> usize {
-        self.lock_tickets().values().map(|state| state.open_streams).sum()
+        self.tickets.lock().values().map(|state| state.open_streams).sum()
     }
 }
 
 impl Drop for RegisteredStream {
     fn drop(&mut self) {
-        let mut claims = self.registry.lock_tickets();
+        let mut claims = self.registry.tickets.lock();
         let Some(state) = claims.get_mut(&self.ticket_id) else { return };
         state.open_streams -= 1;
         if state.open_streams == 0 && !*state.cancelled.borrow() {
@@ -100,6 +110,11 @@ impl Drop for RegisteredStream {
 }
 
 impl RegisteredStream {
+    /// Returns the progress to which the engine of the ticket's statement reports.
+    pub(super) fn progress(&self) -> &StatementProgress {
+        &self.progress
+    }
+
     /// Runs a future until it completes or the ticket is cancelled.
     pub(super) async fn run_unless_cancelled<T>(
         &mut self,
@@ -164,8 +179,12 @@ mod tests {
         assert_eq!(running.register(1).err().unwrap().code(), tonic::Code::Cancelled);
         drop(second);
         assert!(running.register(1).is_err());
-        drop(running.register(2).ok().unwrap());
-        assert_eq!(running.lock_tickets().len(), 1);
+        let open = running.register(2).ok().unwrap();
+        open.progress().provide(|| 0.5);
+        assert_eq!((running.progress(2), running.progress(3)), (Some(0.5), None));
+        drop(open);
+        assert_eq!(running.progress(2), None);
+        assert_eq!(running.tickets.lock().len(), 1);
     }
 
     #[test]
@@ -175,7 +194,7 @@ mod tests {
         for claim in 1..=MAX_CANCELLED_TICKETS as u64 + 100 {
             running.cancel(claim, u64::MAX - claim);
         }
-        assert_eq!(running.lock_tickets().len(), MAX_CANCELLED_TICKETS);
+        assert_eq!(running.tickets.lock().len(), MAX_CANCELLED_TICKETS);
         assert_eq!(running.open_streams(), 1);
         drop(open);
     }

@@ -1,11 +1,12 @@
 //! Counts the connections of a server that transfer data, and records the leases of clients that have connected.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 
 use crate::lease_header::{MEMBER_LEASE_HEADER, MemberLeaseId, parse_lease_header};
 
@@ -29,13 +30,9 @@ struct CounterState {
 }
 
 impl ConnectionCounter {
-    fn lock_state(&self) -> MutexGuard<'_, CounterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the number of connections and the recently arrived leases, consistently under one lock.
     pub(super) fn connections_and_leases(&self) -> (u32, Vec<MemberLeaseId>) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         while state.arrived_leases.front().is_some_and(|(when, _)| when.elapsed() > ARRIVAL_REPORT_PERIOD) {
             state.arrived_leases.pop_front();
         }
@@ -49,7 +46,7 @@ impl ConnectionCounter {
 
     /// Records that the client of a lease has connected. Its connection must be counted already.
     pub(crate) fn record_arrival(&self, id: MemberLeaseId) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         if state.arrived_leases.iter().any(|(_, known)| *known == id) {
             return;
         }
@@ -60,7 +57,7 @@ impl ConnectionCounter {
     }
 
     fn add_connections(&self, by: i32) {
-        let mut state = self.lock_state();
+        let mut state = self.state.lock();
         state.connections = state.connections.saturating_add_signed(by);
         self.connections.store(state.connections, Ordering::Relaxed);
     }

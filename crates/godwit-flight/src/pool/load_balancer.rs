@@ -207,7 +207,7 @@ impl LoadBalancer {
     }
 
     /// Returns the number of leases for which a member has not yet reported a connection.
-    pub fn unreported_leases(&self, member: usize) -> u32 {
+    pub(crate) fn unreported_leases(&self, member: usize) -> u32 {
         self.members[member].unreported_leases
     }
 
@@ -245,7 +245,7 @@ impl LoadBalancer {
     }
 
     /// Returns `first`, followed by the other healthy members by increasing load, without counting a lease.
-    pub fn order_from(&self, first: usize, avoid: &[usize]) -> Vec<usize> {
+    pub(crate) fn order_from(&self, first: usize, avoid: &[usize]) -> Vec<usize> {
         let count = self.members.len();
         let others = (1..count).map(|step| (first + step) % count);
         let mut others: Vec<usize> =

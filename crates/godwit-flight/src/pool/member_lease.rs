@@ -1,12 +1,13 @@
 //! The client's side of a pool: connects to the member that the pool assigns, and to another member when this one is
 //! lost.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::Code;
 
@@ -158,10 +159,6 @@ impl Pool {
         self.wait_options.timeout
     }
 
-    fn lock_lost_at(&self) -> MutexGuard<'_, Vec<Option<Instant>>> {
-        self.lost_at.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Marks a member as lost, and notifies the user.
     pub fn report_lost(&self, member: usize) {
         self.mark_lost(member);
@@ -170,12 +167,12 @@ impl Pool {
     }
 
     fn mark_lost(&self, member: usize) {
-        self.lock_lost_at()[member] = Some(Instant::now());
+        self.lost_at.lock()[member] = Some(Instant::now());
     }
 
     /// Returns two lists of member indexes: trusted members, and members that were lost recently.
     fn trusted_and_suspect(&self) -> (Vec<usize>, Vec<usize>) {
-        let suspects = self.lock_lost_at();
+        let suspects = self.lost_at.lock();
         let is_suspect =
             |member: &usize| suspects[*member].is_some_and(|since: Instant| since.elapsed() < SUSPECT_DURATION);
         (0..self.members.len()).partition(|member| !is_suspect(member))
@@ -532,7 +529,7 @@ mod tests {
     async fn a_pool_without_a_responding_member_is_reported_in_time() {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let received_notices = notices.clone();
-        let notify = Arc::new(move |notice: &PoolNotice| received_notices.lock().unwrap().push(notice.clone()));
+        let notify = Arc::new(move |notice: &PoolNotice| received_notices.lock().push(notice.clone()));
         // No server listens on port 1, so the kernel refuses the connection at once.
         let pool = Pool {
             wait_options: WaitOptions { timeout: Duration::from_millis(10), notify },
@@ -540,9 +537,9 @@ mod tests {
         };
         let error = pool.lease(&TransportOptions::default()).await.err().expect("no server listens");
         assert!(matches!(&error, FlightError::Connect { address, .. } if address == "godwit+pool://p"), "{error}");
-        assert_eq!(*notices.lock().unwrap(), [PoolNotice::Waiting { pool: "p".to_owned(), seconds: 0 }]);
+        assert_eq!(*notices.lock(), [PoolNotice::Waiting { pool: "p".to_owned(), seconds: 0 }]);
         pool.report_lost(0);
-        let lost = notices.lock().unwrap()[1].clone();
+        let lost = notices.lock()[1].clone();
         assert_eq!(lost, PoolNotice::MemberLost { pool: "p".to_owned(), member: "n".to_owned() });
         assert_eq!(lost.code(), "member_lost");
     }

@@ -6,10 +6,11 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tonic::Status;
 
 use super::connection_counter::ConnectionCounter;
@@ -83,10 +84,6 @@ pub struct Membership {
     draining: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Membership {
     /// Creates a membership. All members count as lost until they answer a probe.
     ///
@@ -135,7 +132,7 @@ impl Membership {
     }
 
     /// Returns the connection counter of this server.
-    pub fn connection_counter(&self) -> &Arc<ConnectionCounter> {
+    pub(crate) fn connection_counter(&self) -> &Arc<ConnectionCounter> {
         &self.connection_counter
     }
 
@@ -182,13 +179,13 @@ impl Membership {
     }
 
     async fn client_for(&self, member: usize) -> Result<Client, FlightError> {
-        if let Some(client) = lock(&self.clients[member]).clone().filter(Client::is_open) {
+        if let Some(client) = self.clients[member].lock().clone().filter(Client::is_open) {
             return Ok(client);
         }
         let Member { address, security, .. } = &self.options.members[member];
         let options = TransportOptions { connect_timeout: PROBE_TIMEOUT, ..TransportOptions::default() };
         let client = Client::connect(address, security.clone(), options).await?;
-        *lock(&self.clients[member]) = Some(client.clone());
+        *self.clients[member].lock() = Some(client.clone());
         Ok(client)
     }
 
@@ -207,7 +204,7 @@ impl Membership {
             Some(status) if status.draining => Some("the server is shutting down".to_owned()),
             Some(_) => None,
         };
-        let mut balancer = lock(&self.load_balancer);
+        let mut balancer = self.load_balancer.lock();
         match status.filter(|_| problem.is_none()) {
             Some(status) => {
                 if status.instance == self.instance {
@@ -221,7 +218,7 @@ impl Membership {
             None => {
                 balancer.mark_lost(member);
                 // Connect again next time, because the connection may hang.
-                *lock(&self.clients[member]) = None;
+                *self.clients[member].lock() = None;
             }
         }
         problem
@@ -231,7 +228,7 @@ impl Membership {
     /// other members need.
     pub(crate) fn encode_status(&self, with_leases: bool) -> Result<Vec<u8>, Status> {
         let (cpu, bytes_per_s, capacity_bytes_per_s) = {
-            let mut machine = lock(&self.host_load);
+            let mut machine = self.host_load.lock();
             let (cpu, throughput) = machine.rates();
             (cpu, throughput, machine.capacity_bytes_per_s())
         };
@@ -283,7 +280,7 @@ impl Membership {
     /// others.
     pub(crate) fn locations_from_self(&self) -> Vec<String> {
         let Some(own) = self.own_member.get() else { return Vec::new() };
-        let order = lock(&self.load_balancer).order_from(*own, &[]);
+        let order = self.load_balancer.lock().order_from(*own, &[]);
         self.member_locations(&order)
     }
 
@@ -296,14 +293,14 @@ impl Membership {
         let members = &self.options.members;
         let avoid: Vec<usize> =
             (0..members.len()).filter(|member| request.avoid.contains(&members[*member].location)).collect();
-        let order = lock(&self.load_balancer).lease_member(self.started.elapsed(), id, &avoid);
+        let order = self.load_balancer.lock().lease_member(self.started.elapsed(), id, &avoid);
         self.member_locations(&order.unwrap_or_default())
     }
 
     async fn request_from_lead(&self, request: &MemberLeaseRequest) -> Option<Vec<String>> {
         let members = &self.options.members;
         let lead = {
-            let balancer = lock(&self.load_balancer);
+            let balancer = self.load_balancer.lock();
             (0..members.len())
                 .find(|member| balancer.is_healthy(*member) && !request.avoid.contains(&members[*member].location))?
         };
@@ -358,7 +355,7 @@ impl Membership {
     /// # }
     /// ```
     pub fn pool_state(&self) -> PoolState {
-        let balancer = lock(&self.load_balancer);
+        let balancer = self.load_balancer.lock();
         let nodes = self.options.members.iter().enumerate().map(|(index, member)| {
             let load = balancer.load(index);
             MemberState {

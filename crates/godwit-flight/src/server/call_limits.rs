@@ -2,9 +2,10 @@
 //! limited.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tonic::Status;
 
 use crate::transport::CallLimits;
@@ -32,12 +33,6 @@ struct PrincipalUsage {
 /// rate.
 #[derive(Debug)]
 struct RateLimiter(Mutex<Instant>);
-
-impl RateLimiter {
-    fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A permit for one call. The call counts as open until the last clone of the permit is dropped.
 #[derive(Clone, Debug)]
@@ -67,9 +62,9 @@ impl CallLimiter {
             return Ok(None);
         }
         let now = Instant::now();
-        let mut known = self.lock_principals();
+        let mut known = self.principals.lock();
         if known.len() >= MAX_REMEMBERED_PRINCIPALS {
-            known.retain(|_, found| found.open_calls > 0 || *found.rate_limiter.lock() > now);
+            known.retain(|_, found| found.open_calls > 0 || *found.rate_limiter.0.lock() > now);
         }
         let name: Arc<str> = name.into();
         let fresh = || PrincipalUsage { open_calls: 0, rate_limiter: Arc::new(RateLimiter(Mutex::new(now))) };
@@ -85,15 +80,11 @@ impl CallLimiter {
         let taken = Arc::new(OpenCall { limiter: self.clone(), name });
         Ok(Some(CallPermit { bytes_per_s: self.limits.bytes_per_s, rate_limiter, _open_call: taken }))
     }
-
-    fn lock_principals(&self) -> MutexGuard<'_, HashMap<Arc<str>, PrincipalUsage>> {
-        self.principals.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        if let Some(found) = self.limiter.lock_principals().get_mut(&self.name) {
+        if let Some(found) = self.limiter.principals.lock().get_mut(&self.name) {
             found.open_calls -= 1;
         }
     }
@@ -104,13 +95,13 @@ impl CallPermit {
     /// `None` if it need not wait.
     pub(super) fn ready_at(&self, now: Instant) -> Option<Instant> {
         self.bytes_per_s?;
-        Some(*self.rate_limiter.lock()).filter(|free| *free > now + MIN_DELAY)
+        Some(*self.rate_limiter.0.lock()).filter(|free| *free > now + MIN_DELAY)
     }
 
     /// Counts sent bytes. Returns the time until which the next bytes must wait; `None` if they need not wait.
     pub(super) fn charge(&self, bytes: u64, now: Instant) -> Option<Instant> {
         let rate = self.bytes_per_s?;
-        let mut free = self.rate_limiter.lock();
+        let mut free = self.rate_limiter.0.lock();
         *free = (*free).max(now) + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
         Some(*free).filter(|free| *free > now + MIN_DELAY)
     }
@@ -167,7 +158,7 @@ mod tests {
         for number in 0..2 * MAX_REMEMBERED_PRINCIPALS {
             callers.acquire(&number.to_string()).unwrap();
         }
-        assert!(callers.lock_principals().len() <= MAX_REMEMBERED_PRINCIPALS + 1);
+        assert!(callers.principals.lock().len() <= MAX_REMEMBERED_PRINCIPALS + 1);
         assert!(callers.acquire("kept").is_err());
         drop(kept);
     }

@@ -1,7 +1,6 @@
 //! Prepared statements, which a client creates once and can run repeatedly.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -10,6 +9,7 @@ use godwit_dataset::Principal;
 use tonic::Status;
 
 use godwit_auth::random_bytes;
+use parking_lot::Mutex;
 
 /// Maximum number of prepared statements of all principals together.
 const MAX_PREPARED_STATEMENTS: usize = 4096;
@@ -51,14 +51,10 @@ pub(crate) struct PreparedStatements {
 }
 
 impl PreparedStatements {
-    fn lock_entries(&self) -> MutexGuard<'_, HashMap<Vec<u8>, StatementEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stores a statement with its schema, and returns its handle.
     pub(crate) fn add(&self, principal: &Principal, sql: String, schema: SchemaRef) -> Result<Vec<u8>, Box<Status>> {
         let handle = random_bytes::<HANDLE_BYTES>().to_vec();
-        let mut entries = self.lock_entries();
+        let mut entries = self.entries.lock();
         if entries.len() >= MAX_PREPARED_STATEMENTS {
             entries.retain(|_, one| one.last_used.elapsed() < IDLE_TIMEOUT);
         }
@@ -95,7 +91,7 @@ impl PreparedStatements {
         handle: &[u8],
         work: impl FnOnce(&mut PreparedStatement) -> T,
     ) -> Result<T, Box<Status>> {
-        let mut entries = self.lock_entries();
+        let mut entries = self.entries.lock();
         let found = entries.get_mut(handle).filter(|entry| &entry.principal == principal);
         let found = found
             .ok_or_else(|| Box::new(Status::not_found("the prepared statement does not exist; prepare it again")))?;
@@ -105,12 +101,12 @@ impl PreparedStatements {
 
     /// Returns the number of prepared statements.
     pub(crate) fn count(&self) -> usize {
-        self.lock_entries().len()
+        self.entries.lock().len()
     }
 
     /// Removes a prepared statement of this principal.
     pub(crate) fn close(&self, principal: &Principal, handle: &[u8]) {
-        let mut entries = self.lock_entries();
+        let mut entries = self.entries.lock();
         if entries.get(handle).is_some_and(|entry| &entry.principal == principal) {
             entries.remove(handle);
         }

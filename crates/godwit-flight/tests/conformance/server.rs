@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arrow_array::{ArrayRef, Int32Array, RecordBatch, UInt32Array};
@@ -21,6 +21,7 @@ use godwit_dataset::Principal;
 use godwit_flight::{
     Address, ConnectionSecurity, DataPlane, Download, PutResultStream, Routes, Server, TransportOptions, Upload,
 };
+use parking_lot::Mutex;
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -55,10 +56,6 @@ struct Endpoint {
     is_cancelled: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl State {
     fn is_sql(&self) -> bool {
         self.scenario.starts_with("flight_sql")
@@ -66,7 +63,7 @@ impl State {
 
     /// Returns the upload of a name.
     pub fn uploaded(&self, name: &str) -> Option<Vec<RecordBatch>> {
-        lock(&self.uploads).get(name).map(|(_, batches)| batches.clone())
+        self.uploads.lock().get(name).map(|(_, batches)| batches.clone())
     }
 }
 
@@ -85,7 +82,7 @@ pub async fn serve(scenario: &'static str) -> (Address, Arc<State>) {
         Server::bind(&any, Plane(state.clone()), rest, ConnectionSecurity::default(), TransportOptions::default());
     let server = server.await.expect("a port is free");
     let address = server.address().clone();
-    *lock(&state.address) = format!("grpc+tcp://{address}");
+    *state.address.lock() = format!("grpc+tcp://{address}");
     tokio::spawn(server.serve());
     (address, state)
 }
@@ -99,12 +96,12 @@ impl DataPlane for Plane {
         }
         let ticket = String::from_utf8_lossy(&ticket).into_owned();
         let batches = match self.0.scenario {
-            "" => lock(&self.0.uploads).get(&ticket).map(|(_, batches)| batches.clone()),
+            "" => self.0.uploads.lock().get(&ticket).map(|(_, batches)| batches.clone()),
             "ordered" => ordered_batch(&ticket).map(|batch| vec![batch]),
             _ => Some(vec![self.0.read_expiring(&ticket)?]),
         };
         let batches = batches.ok_or_else(|| Status::not_found(format!("no flight {ticket}")))?;
-        let uploaded = lock(&self.0.uploads).get(&ticket).map(|(schema, _)| schema.clone());
+        let uploaded = self.0.uploads.lock().get(&ticket).map(|(schema, _)| schema.clone());
         let first = batches.first().map(RecordBatch::schema);
         let schema = uploaded.or(first).ok_or_else(|| Status::internal("a flight without a schema"))?;
         let is_upload = self.0.scenario.is_empty();
@@ -145,7 +142,7 @@ impl PendingUpload {
         let name = self.upload.descriptor().and_then(|descriptor| descriptor.path.first());
         let name = name.ok_or_else(|| Status::invalid_argument("it must have a path"))?.clone();
         let schema = self.upload.schema().ok_or_else(|| Status::invalid_argument("it must have a schema"))?.clone();
-        lock(&self.state.uploads).insert(name, (schema, std::mem::take(&mut self.batches)));
+        self.state.uploads.lock().insert(name, (schema, std::mem::take(&mut self.batches)));
         Ok(())
     }
 }
@@ -175,7 +172,7 @@ fn timestamp(time: SystemTime) -> prost_types::Timestamp {
 impl State {
     fn read_expiring(&self, ticket: &str) -> Result<RecordBatch, Status> {
         let index = index_of(ticket)?;
-        let mut endpoints = lock(&self.endpoints);
+        let mut endpoints = self.endpoints.lock();
         let endpoint = endpoints.get_mut(index).ok_or_else(|| Status::not_found("no such ticket"))?;
         if endpoint.is_cancelled || endpoint.expires.is_some_and(|expires| expires < SystemTime::now()) {
             return Err(Status::invalid_argument("the ticket is cancelled or expired"));
@@ -197,10 +194,10 @@ impl State {
         match self.scenario {
             "" => {
                 let name = descriptor.path.first().cloned().unwrap_or_default();
-                let uploads = lock(&self.uploads);
+                let uploads = self.uploads.lock();
                 let (schema, batches) = uploads.get(&name).ok_or_else(|| Status::not_found("no such flight"))?;
                 let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-                let endpoint = endpoint(&name).with_location(lock(&self.address).clone());
+                let endpoint = endpoint(&name).with_location(self.address.lock().clone());
                 Ok(info(schema)?.with_endpoint(endpoint).with_total_records(rows as i64))
             }
             "ordered" => {
@@ -220,7 +217,7 @@ impl State {
                 Ok(info(&Schema::empty())?.with_endpoint(endpoint).with_app_metadata(said))
             }
             _ => {
-                let (now, mut endpoints) = (SystemTime::now(), lock(&self.endpoints));
+                let (now, mut endpoints) = (SystemTime::now(), self.endpoints.lock());
                 endpoints.clear();
                 let mut told = Vec::new();
                 for (index, seconds) in [None, Some(5), Some(6)].into_iter().enumerate() {
@@ -249,7 +246,7 @@ impl State {
                 let mut renewed = request.endpoint.unwrap_or_default();
                 let ticket = ticket_of(&renewed);
                 let expires = SystemTime::now() + Duration::from_secs(10);
-                let mut endpoints = lock(&self.endpoints);
+                let mut endpoints = self.endpoints.lock();
                 let known = endpoints.get_mut(index_of(&ticket)?);
                 known.ok_or_else(|| Status::not_found("no such ticket"))?.expires = Some(expires);
                 renewed.ticket = Some(Ticket::new(format!("{ticket}: renewed")));
@@ -261,11 +258,11 @@ impl State {
                 Ok(self.set_options(session, request.options).encode_to_vec())
             }
             "GetSessionOptions" => {
-                let options = lock(&self.sessions).get(session).cloned().unwrap_or_default();
+                let options = self.sessions.lock().get(session).cloned().unwrap_or_default();
                 Ok(Options { options }.encode_to_vec())
             }
             "CloseSession" => {
-                lock(&self.sessions).remove(session);
+                self.sessions.lock().remove(session);
                 Ok(CloseResult { status: session_messages::CLOSED }.encode_to_vec())
             }
             other => Err(Status::invalid_argument(format!("no action {other}"))),
@@ -274,7 +271,7 @@ impl State {
 
     fn cancel(&self, info: &FlightInfo) -> CancelStatus {
         let mut status = CancelStatus::Cancelled;
-        let mut endpoints = lock(&self.endpoints);
+        let mut endpoints = self.endpoints.lock();
         for endpoint in &info.endpoint {
             let known = index_of(&ticket_of(endpoint)).ok().and_then(|index| endpoints.get_mut(index));
             match known {
@@ -286,7 +283,7 @@ impl State {
     }
 
     fn set_options(&self, session: &str, wanted: HashMap<String, OptionValue>) -> SetResult {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         let options = sessions.entry(session.to_owned()).or_default();
         let mut errors = HashMap::new();
         for (name, option) in wanted {
@@ -331,7 +328,7 @@ impl StockService {
         if let Some(name) = named {
             return (name.trim_matches('"').to_owned(), None);
         }
-        let mut sessions = lock(&self.0.sessions);
+        let mut sessions = self.0.sessions.lock();
         let name = format!("session{}", sessions.len());
         sessions.insert(name.clone(), HashMap::new());
         (name.clone(), Some(format!("{}={name}", session_messages::COOKIE)))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use godwit_io::bgzf::RecordOffsets;
 use serde::{Deserialize, Serialize};
 
-use super::MIN_SHIFT;
+use super::{MIN_SHIFT, merge_chunks};
 
 /// The value of a window of the linear index that has no records.
 const UNSET_OFFSET: u64 = u64::MAX;
@@ -190,17 +190,7 @@ fn compact_bins(mut bins: BTreeMap<u32, Vec<Chunk>>, depth: u32) -> BTreeMap<u32
             }
         }
     }
-    for chunks in bins.values_mut() {
-        chunks.sort_unstable();
-        chunks.dedup_by(|next, chunk| {
-            let joined = chunk.1 >> 16 >= next.0 >> 16;
-            if joined {
-                chunk.1 = chunk.1.max(next.1);
-            }
-            joined
-        });
-    }
-    bins
+    bins.into_iter().map(|(bin, chunks)| (bin, merge_chunks(chunks))).collect()
 }
 
 impl CompactContigIndex {

@@ -9,7 +9,7 @@ use godwit_model::schema;
 
 use super::record_reader::Record;
 
-/// A builder of a record batch with the schema [`schema::reads`].
+/// A builder of a record batch with the schema [`schema::pipe_reads`].
 #[derive(Debug)]
 pub(super) struct ReadBatchBuilder {
     schema: SchemaRef,
@@ -32,7 +32,7 @@ impl ReadBatchBuilder {
     pub(super) fn new() -> Self {
         let column = || BytesBuilder::with_capacity(0, 0);
         let (name, comment, sequence, quality) = (column(), column(), column(), column());
-        Self { schema: schema::reads(), name, comment, sequence, quality }
+        Self { schema: schema::pipe_reads(), name, comment, sequence, quality }
     }
 
     /// Appends a read to the batch and returns its number of bases.

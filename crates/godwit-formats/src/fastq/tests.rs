@@ -78,7 +78,7 @@ fn read_lane(files: &[PathBuf], options: &LaneOptions) -> Result<LaneContent, Fa
         match event {
             LaneEvent::Reads(batch) => {
                 assert!(batch.num_rows() > 0, "no batch is empty");
-                assert_eq!(batch.schema(), godwit_model::schema::reads());
+                assert_eq!(batch.schema(), godwit_model::schema::pipe_reads());
                 in_block += batch.num_rows() as u64;
                 lane.reads.extend(rows(&batch));
                 lane.batches.push(batch);

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use godwit_model::{Genome, flags, reg2bin};
 use memchr::memchr;
 
+use super::MAX_LINE_BYTES;
 use super::bases;
 use super::error::{SamError, excerpt};
 use super::field_cursor::FieldCursor;
@@ -17,9 +18,6 @@ use super::tags;
 
 /// Bytes of the fixed fields before the read name in a BAM record.
 pub(super) const FIXED_BYTES: usize = 32;
-/// Maximum bytes of a line. A record is at most twice as long as its line, so all lengths in the record fit into 31
-/// bits.
-const MAX_LINE_BYTES: usize = 512 << 20;
 /// Maximum number of CIGAR operations in the CIGAR field of a BAM record.
 pub(super) const MAX_CIGAR_OPS: usize = 0xffff;
 /// Exclusive upper limit of the length of a CIGAR operation, for which BAM has 28 bits.

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use godwit_io::bgzf::{self, BgzfBufRead as _, open_text};
 use memchr::{memchr, memchr_iter, memrchr};
 
+use super::MAX_LINE_BYTES;
 use super::error::{FileHeaderError, SamReadError};
 use super::header::Header;
 
-/// Maximum bytes of a line, equal to the limit of the line encoder.
-const MAX_LINE_BYTES: usize = 512 << 20;
 /// Minimum bytes of text per read call.
 const READ_BYTES: usize = 64 << 10;
 

@@ -8,8 +8,6 @@ use super::error::ReadProblem;
 const MAX_QUALITY: u8 = 93;
 /// The Phred+33 character for missing qualities: quality 1, as in `samtools fastq`.
 const DEFAULT_QUALITY: u8 = b'!' + 1;
-/// The first quality byte of a BAM record without qualities.
-const MISSING_QUALITIES: u8 = 0xff;
 
 /// A read with the fields of a FASTQ record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +67,7 @@ impl Read {
     fn fill_quality(&mut self, record: RawRecord<'_>) -> Result<(), ReadProblem> {
         let qualities = record.qualities();
         self.quality.clear();
-        if qualities.first() == Some(&MISSING_QUALITIES) {
+        if !record.has_qualities() {
             self.quality.resize(qualities.len(), DEFAULT_QUALITY);
             return Ok(());
         }

@@ -175,7 +175,7 @@ impl Reader {
 
     /// Returns the estimated number of bytes of the file on disk up to the templates returned so far; at the end, the
     /// length of the file.
-    pub fn compressed_bytes_consumed(&self) -> u64 {
+    pub(crate) fn compressed_bytes_consumed(&self) -> u64 {
         match &self.records.source {
             RecordInput::Other(source) => source.compressed_bytes_read(),
             source => source.bgzf_reader().map_or(0, bgzf::Reader::compressed_bytes_consumed),

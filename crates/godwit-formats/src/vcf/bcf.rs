@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use godwit_io::bgzf::{BgzfBufRead, BgzfError};
 
+use super::MAX_LINE_BYTES;
 use super::error::VcfError;
 use super::field_builder::MISSING_VALUE;
 use super::header::{Header, HeaderBuilder, attribute_value};
-use super::reader::{MAX_HEADER_BYTES, MAX_LINE_BYTES};
+use super::reader::MAX_HEADER_BYTES;
 pub use record_encoder::BcfEncoder;
 
 /// First bytes of a BCF file. The next byte is the minor version, 1 or 2; this module reads both in the same way.

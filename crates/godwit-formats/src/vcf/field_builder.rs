@@ -95,7 +95,7 @@ impl ListOffsetsBuilder {
 
     /// Ends the current list; `end` is the number of elements appended so far, over all lists.
     pub(super) fn end_list(&mut self, end: usize) {
-        // A batch contains at most a line of 128 MiB, or a few MiB of shorter lines, so it has far fewer than 2^31
+        // A batch contains at most a line of 256 MiB, or a few MiB of shorter lines, so it has far fewer than 2^31
         // elements.
         self.offsets.push(end as i32);
         self.validity.append_non_null();

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use godwit_io::bgzf::{self, BgzfBufRead, LineStatus, next_line};
 
+use super::MAX_LINE_BYTES;
 use super::bcf::{self, RecordDecoder};
 use super::error::VcfError;
 use super::header::{Header, HeaderBuilder};
 use super::record::{NOT_UTF8_PROBLEM, Record};
 
-/// Maximum bytes of a line, which allows 60 bytes for each of two million samples.
-pub(super) const MAX_LINE_BYTES: usize = 128 << 20;
 /// Maximum bytes of a header, which allows half a million contigs. The parsed header takes ten times this memory.
 pub(super) const MAX_HEADER_BYTES: usize = 32 << 20;
 /// First bytes of every VCF file (VCFv4.4 §1.4.1).

@@ -10,13 +10,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int32Type};
 use arrow_array::{Array, Float32Array, Int32Array, ListArray, RecordBatch, StringArray};
 use arrow_schema::{DataType, FieldRef};
-use godwit_model::schema::variant_columns::{FieldDefinition, ValueType};
+use godwit_model::schema::variant_columns::{DERIVED_COLUMNS, FieldDefinition, ValueType};
 
 use super::field_builder::MISSING_VALUE;
 use super::variant_layout::VariantLayout;
-
-/// Columns of the layout that follow from other columns.
-const DERIVED_COLUMNS: [&str; 4] = ["contig_id", "end_position", "genotype_alleles", "genotype_phased"];
 
 /// The columns of a batch of variants, with checked types.
 #[derive(Debug)]

@@ -213,3 +213,13 @@ fn files_without_samples_have_no_columns_of_them() {
     let batch = batch(&format!("{META_LINES}{COLUMN_NAMES}\nchr1\t10\t.\tA\tC\t.\t.\tDP=7\n"));
     assert!(batch.column_by_name("info_DP").is_some() && batch.column_by_name("format_GT").is_none());
 }
+
+#[test]
+fn lines_that_a_caller_may_write_are_read() {
+    let bases = "A".repeat(129 << 20);
+    let text = format!("##fileformat=VCFv4.2\n{COLUMN_NAMES}\nchr1\t7\t.\tC\t{bases}\t.\t.\t.\n");
+    let mut written = lines::Reader::new(text.as_bytes()).unwrap();
+    assert!(written.next_record().is_ok_and(|record| record.is_some()));
+    let mut read = open(&text).unwrap();
+    assert!(read.next_record().is_ok_and(|record| record.is_some()));
+}

@@ -9,8 +9,8 @@ use super::member_inflater::{self, InflateProgress, MemberInflater};
 use super::peek_reader::PeekReader;
 use super::read_ahead::TextSender;
 
-/// First bytes of every gzip member.
-pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// First bytes of every gzip member, and so of every gzip and BGZF file (RFC 1952 §2.3.1).
+pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The compression method (CM) deflate, the only one that RFC 1952 §2.3.1 defines.
 const CM_DEFLATE: u8 = 8;
@@ -61,8 +61,8 @@ pub(super) fn inflate_from_state(
 
 /// Detects the data that follows a gzip member, and skips zero padding.
 pub(super) fn peek_next_section(source: &mut PeekReader) -> Result<NextSection, InputError> {
-    let ahead = source.peek(MAGIC.len())?;
-    if ahead.starts_with(&MAGIC) {
+    let ahead = source.peek(GZIP_MAGIC.len())?;
+    if ahead.starts_with(&GZIP_MAGIC) {
         return Ok(NextSection::Member);
     }
     loop {

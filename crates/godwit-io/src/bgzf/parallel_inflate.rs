@@ -74,7 +74,7 @@ pub(super) fn peek_block(source: &mut PeekReader) -> Result<Option<usize>, Input
         let ahead = source.peek(needed)?;
         if ahead.len() < needed {
             // Data that starts like a gzip member but ends within the header is a truncated block.
-            let cut_short = ahead.starts_with(&gzip::MAGIC);
+            let cut_short = ahead.starts_with(&gzip::GZIP_MAGIC);
             return if cut_short {
                 Err(InputError::Truncated { offset: offset + ahead.len() as u64 })
             } else {

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::access_point::ResumePoint;
 use super::error::InputError;
@@ -37,7 +39,7 @@ impl ReadAheadState {
     /// Returns the state of the hash over the bytes read so far. The threads read ahead, so these are more bytes than
     /// any consumer has received.
     pub(super) fn hasher(&self) -> MutexGuard<'_, blake3::Hasher> {
-        self.hasher.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hasher.lock()
     }
 }
 

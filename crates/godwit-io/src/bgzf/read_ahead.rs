@@ -127,6 +127,10 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// Opens a file and starts the thread that reads it. If the file is BGZF, `threads` further threads (at least one)
     /// decompress it.
+    ///
+    /// # Errors
+    /// [`InputError`] if the file cannot be opened, if it is encrypted and cannot be decrypted, or if the thread cannot be
+    /// started.
     pub fn open(
         path: &Path,
         threads: usize,
@@ -219,6 +223,10 @@ impl ReadAhead {
     }
 
     /// Returns the next buffer of text, which is never empty, or `None` at the end of a complete file.
+    ///
+    /// # Errors
+    /// [`InputError`] if the file cannot be read, or its compressed data is damaged or truncated. The text before the damage
+    /// is returned first.
     pub fn next_text(&mut self) -> Result<Option<Vec<u8>>, InputError> {
         if let Some(text) = self.unread_text.take() {
             return Ok(Some(text));

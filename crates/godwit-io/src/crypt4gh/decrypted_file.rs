@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ring::aead::LessSafeKey;
 
 use super::error::Crypt4ghError;
@@ -136,7 +137,7 @@ impl DecryptedFile {
                 space = &mut std::mem::take(&mut space)[count..];
                 offset += count as u64;
                 if from + count < data.len() {
-                    *self.last_segment.lock().unwrap_or_else(PoisonError::into_inner) = Some((segment, data.to_vec()));
+                    *self.last_segment.lock() = Some((segment, data.to_vec()));
                 }
             }
         }
@@ -145,7 +146,7 @@ impl DecryptedFile {
 
     /// Copies bytes from the cached segment if it is segment `segment`, and returns their number.
     fn copy_from_last_segment(&self, segment: u64, from: usize, space: &mut [u8]) -> Option<usize> {
-        let last = self.last_segment.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last_segment.lock();
         let (_, data) = last.as_ref().filter(|(number, _)| *number == segment)?;
         let count = data.len().checked_sub(from)?.min(space.len());
         space[..count].copy_from_slice(&data[from..from + count]);

@@ -9,22 +9,26 @@ use godwit_model::{EndSignature, PairSignature, RecordId, end_flags};
 use super::duplicate_sets::DuplicateSets;
 use super::duplication_metrics::{LibraryMetrics, SetSizes};
 use super::optical::optical_duplicates;
-use super::record_set::RecordSet;
+use super::paired_ends::PairedEnds;
+use super::record_set::SharedRecordSet;
 use super::sort_items::{EndItem, PairItem};
 use super::template_lists::TemplateLists;
-use crate::sort::{Sortable, SortedItems, SortedItemsIter};
+use crate::sort::{RangeBorders, Sortable, SortedItems, SortedItemsIter};
 
 /// The order is that of pairs in Picard (`ReadEndsMDComparator`). Of the pairs with the highest score in a set, the
 /// first in this order is not a duplicate.
 impl Sortable for PairSignature {
+    #[inline]
     fn order(&self, other: &Self) -> Ordering {
-        let place = |p: &Self| (p.library, p.contig1, p.five_prime1);
-        let rest = |p: &Self| (p.orientation(), p.contig2, p.five_prime2, p.location);
-        place(self)
-            .cmp(&place(other))
-            .then_with(|| rest(self).cmp(&rest(other)))
-            .then_with(|| self.file_order().cmp(&other.file_order()))
+        self.place_order(other).then_with(|| order_at_place(self, other))
     }
+}
+
+/// Compares two pairs whose first ends are at the same place. Not inlined, because it is seldom called.
+#[inline(never)]
+fn order_at_place(one: &PairSignature, other: &PairSignature) -> Ordering {
+    let rest = |p: &PairSignature| (p.orientation(), p.contig2, p.five_prime2, p.location);
+    rest(one).cmp(&rest(other)).then_with(|| one.file_order().cmp(&other.file_order()))
 }
 
 /// A fragment: a mapped read without a mapped mate. Fragments sort in the order of Picard.
@@ -54,10 +58,10 @@ impl<E: EndItem> Sortable for PendingEnd<E> {
 
 /// Returns the key of an end, an integer that sorts by library, contig, 5' position and strand.
 pub(super) fn end_key(library: u16, contig: i32, five_prime: i32, reverse: bool) -> u128 {
-    // The sign bit is flipped so that negative 5' positions (clips that extend before the start of the contig) sort
-    // first.
-    let position = (five_prime as u32) ^ 0x8000_0000;
-    u128::from(library) << 65 | u128::from(contig as u32) << 33 | u128::from(position) << 1 | u128::from(reverse)
+    // Sign bits are flipped so that negative numbers sort first. The 5' position is negative if clips extend before the
+    // start of the contig.
+    let [contig, position] = [contig, five_prime].map(|number| number as u32 ^ 0x8000_0000);
+    u128::from(library) << 65 | u128::from(contig) << 33 | u128::from(position) << 1 | u128::from(reverse)
 }
 
 /// Returns whether two pairs are duplicates of each other.
@@ -85,62 +89,117 @@ fn index_of_best_score(scores: impl Iterator<Item = i16>) -> usize {
 /// `g` and `1x`.
 pub(super) type CrossLibraryMates = HashMap<RecordId, u16>;
 
-/// A collector of duplicates, which also counts the duplicates of each library.
-pub(super) struct DuplicateDecider<'m> {
+/// The sorted signatures of pairs and fragments, from which duplicates are decided.
+pub(super) struct SortedSignatures<E: EndItem> {
+    pub(super) pairs: SortedItems<E::Pair>,
+    /// Names of the pairs in `pairs` that `rejoined_pairs` replaces.
+    pub(super) superseded_names: HashSet<[u64; 2]>,
+    pub(super) rejoined_pairs: SortedItems<E::Pair>,
+    pub(super) fragments: SortedItems<Fragment<E>>,
+}
+
+/// The inputs and outputs that the deciders of all ranges of signatures share.
+pub(super) struct DecidingContext<'m> {
     pub(super) cross_library_mates: &'m CrossLibraryMates,
-    pub(super) libraries: &'m mut [LibraryMetrics],
-    pub(super) set_sizes: &'m mut SetSizes,
-    pub(super) duplicates: &'m mut RecordSet,
+    pub(super) libraries: usize,
     pub(super) optical_distance: i32,
+    /// Set that receives the records that are duplicates.
+    pub(super) duplicates: &'m SharedRecordSet,
     /// Set that receives the records that are optical duplicates, if requested.
-    pub(super) optical: Option<&'m mut RecordSet>,
-    /// Collection that receives the member records of each duplicate set, if requested.
-    pub(super) sets: Option<&'m mut DuplicateSets>,
-    /// Lists that receive the duplicates instead of `duplicates`, in the mode [`super::DuplicateMode::Query`].
+    pub(super) optical: Option<&'m SharedRecordSet>,
+    /// True if the member records of each duplicate set are requested.
+    pub(super) report_sets: bool,
+}
+
+/// The numbers of duplicates and the duplicate sets of a range of signatures.
+pub(super) struct DecidedRange {
+    /// For each library: the numbers of duplicates, without the other fields.
+    pub(super) libraries: Vec<LibraryMetrics>,
+    pub(super) set_sizes: SetSizes,
+    pub(super) sets: Option<DuplicateSets>,
+}
+
+impl DecidedRange {
+    pub(super) fn new(context: &DecidingContext) -> Self {
+        Self {
+            libraries: vec![LibraryMetrics::default(); context.libraries],
+            set_sizes: SetSizes::default(),
+            sets: context.report_sets.then(DuplicateSets::default),
+        }
+    }
+
+    /// Appends the results of the next range.
+    pub(super) fn append(&mut self, next: Self) {
+        self.libraries.iter_mut().zip(&next.libraries).for_each(|(library, next)| library.add_duplicates(next));
+        self.set_sizes.add(next.set_sizes);
+        if let (Some(sets), Some(next)) = (&mut self.sets, next.sets) {
+            sets.append(next);
+        }
+    }
+}
+
+/// A collector of duplicates in a range of signatures, which also counts the duplicates of each library.
+pub(super) struct DuplicateDecider<'m> {
+    pub(super) context: &'m DecidingContext<'m>,
+    pub(super) decided: DecidedRange,
+    /// Lists that receive the duplicates instead of the record sets, in the mode [`super::DuplicateMode::Query`].
     pub(super) template_lists: Option<&'m mut TemplateLists>,
 }
 
-impl DuplicateDecider<'_> {
-    /// Decides which pairs are duplicates. Pairs in `pairs` whose name is in `superseded_names` are skipped, because
-    /// `rejoined_pairs` replaces these pairs.
-    pub(super) fn decide_pairs<P: PairItem>(
+impl<'m> DuplicateDecider<'m> {
+    pub(super) fn new(context: &'m DecidingContext<'m>, template_lists: Option<&'m mut TemplateLists>) -> Self {
+        Self { context, decided: DecidedRange::new(context), template_lists }
+    }
+
+    /// Decides which pairs of a range are duplicates. Adds the ends of pairs that were not rejoined to `paired_ends`.
+    pub(super) fn decide_pairs<E: EndItem>(
         &mut self,
-        pairs: &SortedItems<P>,
-        superseded_names: &HashSet<[u64; 2]>,
-        rejoined_pairs: &SortedItems<P>,
+        signatures: &SortedSignatures<E>,
+        borders: &RangeBorders<E::Pair>,
+        range: usize,
+        paired_ends: &PairedEnds<E::Key>,
     ) -> io::Result<()> {
-        let mut merged = PairMerge::new(pairs, superseded_names, rejoined_pairs)?;
-        let mut set: Vec<P> = Vec::new();
-        while let Some(pair) = merged.next()? {
+        let mut merged = PairMerge::new(signatures, borders, range)?;
+        let mut ends = paired_ends.batch();
+        let mut set: Vec<E::Pair> = Vec::new();
+        while let Some((pair, is_rejoined)) = merged.next()? {
+            // The ends of rejoined pairs have been added already, each with its own library.
+            if !is_rejoined {
+                for key in pair.position_keys() {
+                    ends.push(key)?;
+                }
+            }
             if set.first().is_some_and(|first| !are_duplicates(first, &pair)) {
                 self.decide_pair_set(&set)?;
                 set.clear();
             }
             set.push(pair);
         }
+        ends.flush()?;
         self.decide_pair_set(&set)
     }
 
     fn decide_pair_set<P: PairItem>(&mut self, set: &[P]) -> io::Result<()> {
         if set.len() < 2 {
             if set.len() == 1 {
-                self.set_sizes.count(1, 0);
+                self.decided.set_sizes.count(1, 0);
             }
             return Ok(());
         }
         let keeper = index_of_best_score(set.iter().map(|pair| pair.signature().score()));
-        let mut is_optical = vec![false; if self.optical.is_some() { set.len() } else { 0 }];
+        let reports_optical = self.context.optical.is_some();
+        let mut is_optical = vec![false; if reports_optical { set.len() } else { 0 }];
         let mut note = |index: usize| is_optical[index] = true;
-        let on_optical: Option<&mut dyn FnMut(usize)> = if self.optical.is_some() { Some(&mut note) } else { None };
-        let optical = optical_duplicates(set, keeper, self.optical_distance, on_optical);
-        self.set_sizes.count(set.len() as u64, optical);
-        self.libraries[usize::from(set[0].signature().library)].optical_pairs += optical;
+        let on_optical: Option<&mut dyn FnMut(usize)> = if reports_optical { Some(&mut note) } else { None };
+        let optical = optical_duplicates(set, keeper, self.context.optical_distance, on_optical);
+        self.decided.set_sizes.count(set.len() as u64, optical);
+        self.decided.libraries[usize::from(set[0].signature().library)].optical_pairs += optical;
         for (index, pair) in set.iter().enumerate() {
             if index != keeper {
                 self.mark_pair(pair, is_optical.get(index).copied().unwrap_or(false))?;
             }
         }
-        if let Some(sets) = &mut self.sets {
+        if let Some(sets) = &mut self.decided.sets {
             let number = sets.add(set[keeper].signature().record1, set.len());
             for pair in set {
                 match &mut self.template_lists {
@@ -161,7 +220,7 @@ impl DuplicateDecider<'_> {
         let signature = pair.signature();
         for record in [signature.record1, signature.record2] {
             self.mark_paired_duplicate(record, signature.library);
-            if is_optical && let Some(optical) = &mut self.optical {
+            if is_optical && let Some(optical) = self.context.optical {
                 optical.insert(record);
             }
         }
@@ -169,19 +228,23 @@ impl DuplicateDecider<'_> {
     }
 
     fn mark_paired_duplicate(&mut self, record: RecordId, pair_library: u16) {
-        let foreign = if self.cross_library_mates.is_empty() { None } else { self.cross_library_mates.get(&record) };
-        self.libraries[usize::from(*foreign.unwrap_or(&pair_library))].paired_duplicates += 1;
-        self.duplicates.insert(record);
+        let mates = self.context.cross_library_mates;
+        let foreign = if mates.is_empty() { None } else { mates.get(&record) };
+        self.decided.libraries[usize::from(*foreign.unwrap_or(&pair_library))].paired_duplicates += 1;
+        self.context.duplicates.insert(record);
     }
 
-    /// Decides which fragments are duplicates. `paired_ends` holds the keys of all reads with a mapped mate.
+    /// Decides which fragments of a range are duplicates.
     pub(super) fn decide_fragments<E: EndItem>(
         &mut self,
         fragments: &SortedItems<Fragment<E>>,
         paired_ends: &SortedItems<E::Key>,
+        borders: &RangeBorders<E::Key>,
+        range: usize,
     ) -> io::Result<()> {
-        let mut fragments = fragments.iter()?;
-        let mut paired_ends = paired_ends.iter()?;
+        let is_before = |Fragment(end): &Fragment<E>, border: &E::Key| end.position_key() < *border;
+        let mut fragments = fragments.range(borders, range, is_before)?;
+        let mut paired_ends = paired_ends.range(borders, range, |end, border| end < border)?;
         let mut paired_end = paired_ends.next()?;
         let mut set: Vec<E> = Vec::new();
         let mut next = fragments.next()?;
@@ -217,19 +280,19 @@ impl DuplicateDecider<'_> {
                 lists.add_duplicate_fragment(end.record)?;
                 continue;
             }
-            let metrics = &mut self.libraries[usize::from(end.library)];
+            let metrics = &mut self.decided.libraries[usize::from(end.library)];
             if end.flags & end_flags::MATE_MAPPED != 0 {
                 metrics.paired_duplicates += 1;
             } else {
                 metrics.unpaired_duplicates += 1;
             }
-            self.duplicates.insert(end.record);
+            self.context.duplicates.insert(end.record);
         }
         Ok(())
     }
 }
 
-/// A merge of the sorted `pairs` and the sorted `rejoined_pairs`.
+/// A merge of a range of the sorted `pairs` and of the sorted `rejoined_pairs`.
 struct PairMerge<'s, P> {
     pairs: SortedItemsIter<'s, P>,
     superseded_names: &'s HashSet<[u64; 2]>,
@@ -239,12 +302,15 @@ struct PairMerge<'s, P> {
 }
 
 impl<'s, P: PairItem> PairMerge<'s, P> {
-    fn new(
-        pairs: &'s SortedItems<P>,
-        superseded_names: &'s HashSet<[u64; 2]>,
-        joined_anew: &'s SortedItems<P>,
+    fn new<E: EndItem<Pair = P>>(
+        signatures: &'s SortedSignatures<E>,
+        borders: &RangeBorders<P>,
+        range: usize,
     ) -> io::Result<Self> {
-        let (pairs, mut rejoined_pairs) = (pairs.iter()?, joined_anew.iter()?);
+        let is_before = |pair: &P, border: &P| pair.place_order(border).is_lt();
+        let pairs = signatures.pairs.range(borders, range, is_before)?;
+        let mut rejoined_pairs = signatures.rejoined_pairs.range(borders, range, is_before)?;
+        let superseded_names = &signatures.superseded_names;
         let next_rejoined = rejoined_pairs.next()?;
         let mut merge = Self { pairs, superseded_names, rejoined_pairs, next_pair: None, next_rejoined };
         merge.advance_pairs()?;
@@ -262,7 +328,8 @@ impl<'s, P: PairItem> PairMerge<'s, P> {
         }
     }
 
-    fn next(&mut self) -> io::Result<Option<P>> {
+    /// Returns the next pair, and whether it is one of the rejoined pairs.
+    fn next(&mut self) -> io::Result<Option<(P, bool)>> {
         let from_joined = match (&self.next_pair, &self.next_rejoined) {
             (Some(pair), Some(joined)) => joined.order(pair).is_lt(),
             (None, Some(_)) => true,
@@ -270,12 +337,12 @@ impl<'s, P: PairItem> PairMerge<'s, P> {
         };
         if from_joined {
             let next = self.rejoined_pairs.next()?;
-            return Ok(std::mem::replace(&mut self.next_rejoined, next));
+            return Ok(std::mem::replace(&mut self.next_rejoined, next).map(|pair| (pair, true)));
         }
         let pair = self.next_pair;
         if pair.is_some() {
             self.advance_pairs()?;
         }
-        Ok(pair)
+        Ok(pair.map(|pair| (pair, false)))
     }
 }

@@ -41,6 +41,16 @@ impl DuplicateSets {
         self.members.entry(record.block()).or_default().push([record.index(), set]);
     }
 
+    /// Appends sets with other members; their indices follow those of the present sets.
+    pub(super) fn append(&mut self, sets: Self) {
+        let first = self.sets.len() as u32;
+        self.sets.extend(sets.sets);
+        for (block, members) in sets.members {
+            let renumbered = members.into_iter().map(|[record, set]| [record, first + set]);
+            self.members.entry(block).or_default().extend(renumbered);
+        }
+    }
+
     /// Ends the input and sorts the members for lookups.
     pub(super) fn finish(&mut self) {
         self.members.values_mut().for_each(|members| members.sort_unstable());

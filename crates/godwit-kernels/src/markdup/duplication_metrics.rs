@@ -2,9 +2,10 @@
 //! `MetricsFile`).
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use godwit_model::DuplicateCounts;
+
+use crate::picard_text::{format_double, picard_header};
 
 /// Name of the library of records that have no read group, or whose read group has no `LB`.
 pub const UNKNOWN_LIBRARY: &str = "Unknown Library";
@@ -48,6 +49,14 @@ impl SetSizes {
             *self.optical.entry(optical + 1).or_default() += 1;
         }
     }
+
+    /// Adds the counts of other sets.
+    pub(super) fn add(&mut self, other: Self) {
+        let counts = [(&mut self.all, other.all), (&mut self.optical, other.optical)];
+        for (sizes, others) in counts.into_iter().chain([(&mut self.not_optical, other.not_optical)]) {
+            others.into_iter().for_each(|(pairs, sets)| *sizes.entry(pairs).or_default() += sets);
+        }
+    }
 }
 
 /// The content of a Picard duplicate metrics file.
@@ -59,6 +68,13 @@ pub struct DuplicationMetrics {
 }
 
 impl LibraryMetrics {
+    /// Adds the numbers of duplicates of other records of the library.
+    pub(super) fn add_duplicates(&mut self, other: &Self) {
+        self.unpaired_duplicates += other.unpaired_duplicates;
+        self.paired_duplicates += other.paired_duplicates;
+        self.optical_pairs += other.optical_pairs;
+    }
+
     /// Returns the number of pairs in which both mates are mapped (`READ_PAIRS_EXAMINED`).
     pub fn pairs(&self) -> u64 {
         self.counts.paired_reads / 2
@@ -206,11 +222,7 @@ impl DuplicationMetrics {
     /// assert!(text.contains("lib1\t0\t1000\t0\t0\t0\t200\t0\t0.2\t2154\n"));
     /// ```
     pub fn to_text(&self, comments: &[String]) -> String {
-        let mut text = String::new();
-        for comment in comments {
-            text += &format!("## htsjdk.samtools.metrics.StringHeader\n# {comment}\n");
-        }
-        text.push('\n');
+        let mut text = picard_header(comments.iter().map(String::as_str));
         self.write_libraries(&mut text);
         text.push('\n');
         self.write_histogram(&mut text);
@@ -299,75 +311,12 @@ fn java_double(value: u64) -> String {
     }
 }
 
-/// Formats a number as htsjdk 4.2.0 `FormatUtil` does: at most six decimals, ties rounded towards zero, no trailing
-/// zeros, a sign also for negative numbers that are rounded to 0.
-///
-/// # Examples
-///
-/// ```
-/// use godwit_kernels::markdup::format_double;
-///
-/// assert_eq!(format_double(2.0 / 3.0), "0.666667");
-/// assert_eq!(format_double(f64::NAN), "?");
-/// ```
-pub fn format_double(value: f64) -> String {
-    if value.is_nan() {
-        return "?".into();
-    }
-    let sign = if value.is_sign_negative() { "-" } else { "" };
-    if value.is_infinite() {
-        return format!("{sign}?");
-    }
-    // A double has at most 1,074 decimals, so this text is the exact value, and the test for ties below is exact.
-    let mut exact = String::new();
-    let _ = write!(exact, "{:.1074}", value.abs());
-    let Some((whole, decimals)) = exact.split_once('.') else { return exact };
-    let (kept, rest) = decimals.split_at(6);
-    let mut digits: Vec<u8> = whole.bytes().chain(kept.bytes()).collect();
-    let above_half = rest.as_bytes()[0] > b'5' || (rest.as_bytes()[0] == b'5' && rest[1..].bytes().any(|d| d != b'0'));
-    if above_half {
-        round_up(&mut digits);
-    }
-    let point = digits.len() - 6;
-    let mut text: String = digits.iter().map(|digit| char::from(*digit)).collect();
-    text.insert(point, '.');
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    format!("{sign}{text}")
-}
-
-/// Adds one to the last digit of a decimal number whose most significant digit is first.
-fn round_up(digits: &mut Vec<u8>) {
-    for digit in digits.iter_mut().rev() {
-        if *digit < b'9' {
-            *digit += 1;
-            return;
-        }
-        *digit = b'0';
-    }
-    digits.insert(0, b'1');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_printed_as_java_prints_them() {
-        for (value, text) in [
-            (0.0, "0"),
-            (0.5, "0.5"),
-            (1.0, "1"),
-            (2.0 / 3.0, "0.666667"),
-            (3.0 / 128.0, "0.023437"),
-            (1.0 / 128.0, "0.007812"),
-            (0.9999999, "1"),
-            (1234567.25, "1234567.25"),
-            (f64::NAN, "?"),
-            (f64::NEG_INFINITY, "-?"),
-            (-0.0000001, "-0"),
-        ] {
-            assert_eq!(format_double(value), text);
-        }
+    fn bins_are_printed_as_java_prints_them() {
         assert_eq!(java_double(3), "3.0");
         assert_eq!(java_double(10_000_000), "1.0E7");
         assert_eq!(java_double(12_345_678), "1.2345678E7");

@@ -1,28 +1,35 @@
 //! Collection of the signatures of all blocks, and decision of duplicates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
 use godwit_model::{BlockId, DuplicateCounts, EndSignature, PairSignature, RecordId, end_flags};
+use parking_lot::Mutex;
 
 use super::DuplicateMode;
 use super::barcodes::Barcodes;
-use super::duplicate_decider::{CrossLibraryMates, DuplicateDecider, Fragment, PendingEnd};
+use super::duplicate_decider::{
+    CrossLibraryMates, DecidedRange, DecidingContext, DuplicateDecider, Fragment, PendingEnd, SortedSignatures,
+};
 use super::duplicate_sets::DuplicateSets;
 use super::duplication_metrics::{DuplicationMetrics, LibraryMetrics};
 use super::mate_join::{RepeatedNameError, join_ends_of_name, join_mates, split_pair};
-use super::record_set::RecordSet;
+use super::paired_ends::{PairedEndBatch, PairedEnds};
+use super::record_set::{RecordSet, SharedRecordSet};
 use super::signature::BlockSignatures;
 use super::sort_items::{BarcodedEnd, EndItem, PairItem};
 use super::template_lists::TemplateLists;
 use super::templates::{BlockTemplates, Templates};
-use crate::sort::{ExternalSorter, SortedItems, Spill};
+use crate::sort::{ExternalSorter, RangeBorders, SortedItems, Spill};
+use crate::threads::for_each_index;
 
 /// Bit in a name key that is set if the mates with this name were joined within their block.
 const JOINED_BIT: u64 = 1;
 /// Number of signatures that are converted before they are added to the sorters. The batch fits the processor cache.
 const SIGNATURES_PER_BATCH: usize = 256;
+/// Number of joined pairs that a thread adds to the sorter of all threads at once.
+const PAIRS_PER_BATCH: usize = 1024;
 
 /// Options of duplicate marking.
 pub struct DuplicateMarkerOptions {
@@ -43,6 +50,8 @@ pub struct DuplicateMarkerOptions {
     pub report_sets: bool,
     /// Memory budget for signatures, bytes.
     pub memory_bytes: usize,
+    /// Number of threads that sort signatures and decide duplicates, at least one. The result does not depend on it.
+    pub threads: usize,
 }
 
 /// Data of a block that only some options need, in addition to its signatures.
@@ -117,6 +126,7 @@ pub enum MarkDuplicatesError {
 /// #     report_optical: false,
 /// #     report_sets: false,
 /// #     memory_bytes: 1 << 20,
+/// #     threads: 1,
 /// # };
 /// # let reads = [
 /// #     read(b"r01\0", 999, 1_291, 99, 30),
@@ -189,9 +199,10 @@ struct SignatureSorters<E: EndItem> {
     pairs: ExternalSorter<E::Pair>,
     pending_ends: ExternalSorter<PendingEnd<E>>,
     fragments: ExternalSorter<Fragment<E>>,
-    paired_ends: ExternalSorter<E::Key>,
     /// Keys of the names of templates with mapped mates: 63 bits of the hash of the name, and [`JOINED_BIT`].
     names: ExternalSorter<u64>,
+    /// For each block: a number above the index of every record that has a signature.
+    record_counts: HashMap<BlockId, u32>,
     counts: Vec<DuplicateCounts>,
     /// For each contig: true if the contig has a read with a mapped mate.
     visited_contigs: Vec<bool>,
@@ -213,7 +224,6 @@ struct SorterBuffers<E: EndItem> {
     pairs: Vec<E::Pair>,
     pending_ends: Vec<PendingEnd<E>>,
     fragments: Vec<Fragment<E>>,
-    paired_ends: Vec<E::Key>,
     names: Vec<u64>,
 }
 
@@ -223,15 +233,16 @@ fn name_key(name: [u64; 2], joined: u64) -> u64 {
 
 impl<E: EndItem> SignatureSorters<E> {
     fn new(options: DuplicateMarkerOptions, spill: Arc<dyn Spill>) -> Self {
-        // The memory is divided by the number of bytes that a pair of neighbouring mates needs: 72 as pair, 32 as two
-        // ends, 8 as name. Aligner output has few fragments and pending ends, but other input may consist of them.
+        // A pair of neighbouring mates needs 72 bytes as pair and 8 as name. Aligner output has few fragments and pending
+        // ends, but other input may consist of them. A tenth remains for the paired ends that fragments may have.
         let share = |percent: usize| options.memory_bytes / 100 * percent;
+        let threads = options.threads;
         Self {
-            pairs: ExternalSorter::new(share(40), spill.clone()),
-            pending_ends: ExternalSorter::new(share(20), spill.clone()),
-            fragments: ExternalSorter::new(share(15), spill.clone()),
-            paired_ends: ExternalSorter::new(share(20), spill.clone()),
-            names: ExternalSorter::new(share(5), spill.clone()),
+            pairs: ExternalSorter::new(share(50), threads, spill.clone()),
+            pending_ends: ExternalSorter::new(share(20), threads, spill.clone()),
+            fragments: ExternalSorter::new(share(15), threads, spill.clone()),
+            names: ExternalSorter::new(share(5), threads, spill.clone()),
+            record_counts: HashMap::new(),
             counts: vec![DuplicateCounts::default(); options.libraries.len()],
             visited_contigs: Vec::new(),
             template_state: TemplateState {
@@ -242,7 +253,6 @@ impl<E: EndItem> SignatureSorters<E> {
                 pairs: Vec::new(),
                 pending_ends: Vec::new(),
                 fragments: Vec::new(),
-                paired_ends: Vec::new(),
                 names: Vec::new(),
             },
             options,
@@ -254,6 +264,9 @@ impl<E: EndItem> SignatureSorters<E> {
         for (total, counts) in self.counts.iter_mut().zip(&block.counts) {
             total.add(counts);
         }
+        let records = block.pairs.iter().flat_map(|pair| [pair.record1, pair.record2]);
+        let last_record = records.chain(block.ends.iter().map(|end| end.record)).map(RecordId::index).max();
+        self.record_counts.insert(id, last_record.map_or(0, |last| last + 1));
         let BlockDetails { templates, barcodes } = details;
         let by_template = self.options.mode == DuplicateMode::Query;
         for pairs in block.pairs.chunks(SIGNATURES_PER_BATCH) {
@@ -280,12 +293,10 @@ impl<E: EndItem> SignatureSorters<E> {
         self.pairs.extend(&self.buffers.pairs)?;
         self.pending_ends.extend(&self.buffers.pending_ends)?;
         self.fragments.extend(&self.buffers.fragments)?;
-        self.paired_ends.extend(&self.buffers.paired_ends)?;
         self.names.extend(&self.buffers.names)?;
         self.buffers.pairs.clear();
         self.buffers.pending_ends.clear();
         self.buffers.fragments.clear();
-        self.buffers.paired_ends.clear();
         self.buffers.names.clear();
         Ok(())
     }
@@ -306,7 +317,6 @@ impl<E: EndItem> SignatureSorters<E> {
 
     fn add_pair(&mut self, pair: PairSignature, barcodes: &[Barcodes]) {
         let item = E::Pair::new(pair, barcodes);
-        self.buffers.paired_ends.extend(item.position_keys());
         self.buffers.pairs.push(item);
         self.buffers.names.push(name_key(pair.name, JOINED_BIT));
         mark_contig_visited(&mut self.visited_contigs, pair.contig1);
@@ -315,9 +325,7 @@ impl<E: EndItem> SignatureSorters<E> {
 
     fn add_end(&mut self, end: EndSignature, barcodes: &[Barcodes]) {
         let item = E::new(end, barcodes);
-        if end.is_paired() {
-            self.buffers.paired_ends.push(item.position_key());
-        } else {
+        if !end.is_paired() {
             self.buffers.fragments.push(Fragment(item));
         }
         if end.flags & end_flags::MATE_MAPPED != 0 {
@@ -328,66 +336,47 @@ impl<E: EndItem> SignatureSorters<E> {
     }
 
     fn finish(self) -> Result<DuplicateMarks, MarkDuplicatesError> {
-        let Self {
-            options,
-            pairs,
-            mut pending_ends,
-            fragments,
-            paired_ends,
-            names,
-            counts,
-            visited_contigs,
-            template_state,
-            spill,
-            ..
-        } = self;
-        // The fragments and paired ends are sorted in another thread while this thread sorts the pairs.
-        let (pairs, fragments_and_ends) = std::thread::scope(|scope| {
-            let ends = scope.spawn(|| -> io::Result<_> { Ok((fragments.finish()?, paired_ends.finish()?)) });
-            let pairs = pairs.finish();
-            (pairs, ends.join())
-        });
-        let pairs = pairs?;
-        let (fragments, paired_ends) = fragments_and_ends.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let superseded = split_repeated_names(&names.finish()?, &pairs, &mut pending_ends)?;
-        let (joined_anew, foreign_libraries) =
-            join_pending_ends(pending_ends, options.mode, &visited_contigs, options.memory_bytes / 5, &spill)?;
+        let Self { options, mut pending_ends, visited_contigs, template_state, spill, .. } = self;
+        let pairs = self.pairs.finish()?;
+        let fragments = self.fragments.finish()?;
+        let paired_ends = PairedEnds::new(&fragments, options.memory_bytes / 10, options.threads, &spill)?;
+        let superseded_names = split_repeated_names(options.threads, &self.names.finish()?, &pairs, &mut pending_ends)?;
+        let (rejoined_pairs, cross_library_mates) =
+            join_pending_ends(pending_ends.finish()?, &options, &visited_contigs, &paired_ends, &spill)?;
+        let signatures = SortedSignatures { pairs, superseded_names, rejoined_pairs, fragments };
         let mut lists = (options.mode == DuplicateMode::Query)
-            .then(|| template_state.into_template_lists(options.memory_bytes / 5, &spill));
-        let mut libraries: Vec<LibraryMetrics> = options
-            .libraries
-            .iter()
-            .zip(&counts)
-            .map(|(name, counts)| LibraryMetrics { library: name.clone(), counts: *counts, ..Default::default() })
-            .collect();
-        let mut marking = DuplicateMarks {
-            optical: options.report_optical.then(RecordSet::default),
-            sets: options.report_sets.then(DuplicateSets::default),
-            ..DuplicateMarks::default()
-        };
-        let mut decider = DuplicateDecider {
-            libraries: &mut libraries,
-            set_sizes: &mut marking.metrics.set_sizes,
-            duplicates: &mut marking.duplicates,
-            cross_library_mates: &foreign_libraries,
+            .then(|| template_state.into_template_lists(options.memory_bytes / 5, options.threads, &spill));
+        let duplicates = SharedRecordSet::new(&self.record_counts);
+        let optical = options.report_optical.then(|| SharedRecordSet::new(&self.record_counts));
+        let context = DecidingContext {
+            cross_library_mates: &cross_library_mates,
+            libraries: options.libraries.len(),
             optical_distance: options.optical_distance,
-            optical: marking.optical.as_mut(),
-            sets: marking.sets.as_mut(),
-            template_lists: lists.as_mut(),
+            duplicates: &duplicates,
+            optical: optical.as_ref(),
+            report_sets: options.report_sets,
         };
-        decider.decide_pairs(&pairs, &superseded, &joined_anew)?;
-        decider.decide_fragments(&fragments, &paired_ends)?;
+        let DecidedRange { libraries: decided, set_sizes, sets } =
+            decide(&signatures, paired_ends, &context, options.threads, lists.as_mut())?;
+        let mut marking = DuplicateMarks {
+            duplicates: duplicates.finish(),
+            optical: optical.map(SharedRecordSet::finish),
+            sets,
+            metrics: DuplicationMetrics { libraries: Vec::new(), set_sizes },
+        };
         if let Some(lists) = lists {
             lists.replay_second_pass(&mut marking)?;
         }
         if let Some(sets) = &mut marking.sets {
             sets.finish();
         }
-        let header_libraries = options.header_libraries;
+        let libraries = options.libraries.into_iter().zip(self.counts).zip(decided);
         marking.metrics.libraries = libraries
-            .into_iter()
             .enumerate()
-            .filter(|(index, library)| *index < header_libraries || library.counts != DuplicateCounts::default())
+            .map(|(index, ((library, counts), decided))| (index, LibraryMetrics { library, counts, ..decided }))
+            .filter(|(index, library)| {
+                *index < options.header_libraries || library.counts != DuplicateCounts::default()
+            })
             .map(|(_, library)| library)
             .collect();
         marking.metrics.libraries.sort_by(|a, b| a.library.cmp(&b.library));
@@ -395,9 +384,53 @@ impl<E: EndItem> SignatureSorters<E> {
     }
 }
 
+/// Decides all duplicates. Threads decide ranges of the signatures, but one thread decides all with `template_lists`,
+/// whose entries must be in the order of the signatures.
+fn decide<E: EndItem>(
+    signatures: &SortedSignatures<E>,
+    paired_ends: PairedEnds<E::Key>,
+    context: &DecidingContext,
+    threads: usize,
+    template_lists: Option<&mut TemplateLists>,
+) -> io::Result<DecidedRange> {
+    let fragments = &signatures.fragments;
+    if template_lists.is_some() {
+        let mut decider = DuplicateDecider::new(context, template_lists);
+        decider.decide_pairs(signatures, &RangeBorders::none(), 0, &paired_ends)?;
+        decider.decide_fragments(fragments, &paired_ends.finish()?, &RangeBorders::none(), 0)?;
+        return Ok(decider.decided);
+    }
+    let (pairs, rejoined_pairs) = (&signatures.pairs, &signatures.rejoined_pairs);
+    let larger = if pairs.item_count() < rejoined_pairs.item_count() { rejoined_pairs } else { pairs };
+    let borders = larger.range_borders()?;
+    let mut decided = for_each_index(
+        threads,
+        borders.range_count(),
+        || (),
+        |(), range| {
+            let mut decider = DuplicateDecider::new(context, None);
+            decider.decide_pairs(signatures, &borders, range, &paired_ends).map(|()| decider.decided)
+        },
+    )?;
+    let paired_ends = paired_ends.finish()?;
+    let borders = fragments.range_borders()?.map(|Fragment(end)| end.position_key());
+    decided.extend(for_each_index(
+        threads,
+        borders.range_count(),
+        || (),
+        |(), range| {
+            let mut decider = DuplicateDecider::new(context, None);
+            decider.decide_fragments(fragments, &paired_ends, &borders, range).map(|()| decider.decided)
+        },
+    )?);
+    let mut all = DecidedRange::new(context);
+    decided.into_iter().for_each(|range| all.append(range));
+    Ok(all)
+}
+
 impl TemplateState {
-    fn into_template_lists(self, memory_bytes: usize, spill: &Arc<dyn Spill>) -> TemplateLists {
-        TemplateLists::new(Templates::new(self.blocks), &self.first_records, memory_bytes, spill)
+    fn into_template_lists(self, memory_bytes: usize, threads: usize, spill: &Arc<dyn Spill>) -> TemplateLists {
+        TemplateLists::new(Templates::new(self.blocks), &self.first_records, memory_bytes, threads, spill)
     }
 }
 
@@ -413,26 +446,15 @@ fn mark_contig_visited(contigs: &mut Vec<bool>, contig: i32) {
 /// Finds names that joined pairs share with other reads. Splits these pairs and adds their ends to `waiting`, so that
 /// all reads of the name are joined in file order. Returns the names of the split pairs.
 fn split_repeated_names<E: EndItem>(
+    threads: usize,
     names: &SortedItems<u64>,
     pairs: &SortedItems<E::Pair>,
     waiting: &mut ExternalSorter<PendingEnd<E>>,
 ) -> io::Result<HashSet<[u64; 2]>> {
-    let mut repeated: HashSet<u64> = HashSet::new();
-    let mut iter = names.iter()?;
-    let (mut current, mut members, mut joined) = (None, 0u64, 0u64);
-    loop {
-        let next = iter.next()?;
-        let name = next.map(|tag| tag & !JOINED_BIT);
-        if name != current {
-            if members > 1 && joined > 0 {
-                repeated.extend(current);
-            }
-            (current, members, joined) = (name, 0, 0);
-        }
-        let Some(name_key) = next else { break };
-        members += 1;
-        joined += name_key & JOINED_BIT;
-    }
+    let borders = names.range_borders()?;
+    let repeated =
+        for_each_index(threads, borders.range_count(), || (), |(), range| repeated_names(names, &borders, range))?;
+    let repeated: HashSet<u64> = repeated.into_iter().flatten().collect();
     let mut superseded = HashSet::new();
     if repeated.is_empty() {
         return Ok(superseded);
@@ -448,26 +470,74 @@ fn split_repeated_names<E: EndItem>(
     Ok(superseded)
 }
 
-/// Joins the pending ends of each name. Returns the pairs, and the records that belong to another library than their
-/// pair.
+/// Returns the names in a range that joined pairs share with other reads.
+fn repeated_names(names: &SortedItems<u64>, borders: &RangeBorders<u64>, range: usize) -> io::Result<Vec<u64>> {
+    let mut repeated = Vec::new();
+    let mut iter = names.range(borders, range, |name, border| *name < border & !JOINED_BIT)?;
+    let (mut current, mut members, mut joined) = (None, 0u64, 0u64);
+    loop {
+        let next = iter.next()?;
+        let name = next.map(|tag| tag & !JOINED_BIT);
+        if name != current {
+            if members > 1 && joined > 0 {
+                repeated.extend(current);
+            }
+            (current, members, joined) = (name, 0, 0);
+        }
+        let Some(name_key) = next else { return Ok(repeated) };
+        members += 1;
+        joined += name_key & JOINED_BIT;
+    }
+}
+
+/// Joins the pending ends of each name, and adds them to `paired_ends`. Returns the pairs, and the records that belong
+/// to another library than their pair.
 fn join_pending_ends<E: EndItem>(
-    waiting: ExternalSorter<PendingEnd<E>>,
-    mode: DuplicateMode,
+    waiting: SortedItems<PendingEnd<E>>,
+    options: &DuplicateMarkerOptions,
     visited_contigs: &[bool],
-    memory_bytes: usize,
+    paired_ends: &PairedEnds<E::Key>,
     spill: &Arc<dyn Spill>,
 ) -> Result<(SortedItems<E::Pair>, CrossLibraryMates), MarkDuplicatesError> {
+    let pairs = Mutex::new(ExternalSorter::new(options.memory_bytes / 5, options.threads, spill.clone()));
+    let borders = waiting.range_borders()?;
+    let mates = for_each_index(
+        options.threads,
+        borders.range_count(),
+        || (),
+        |(), range| {
+            let mut ends = paired_ends.batch();
+            let mates =
+                join_pending_range(&waiting, &borders, range, options.mode, visited_contigs, &mut ends, &pairs)?;
+            ends.flush()?;
+            Ok::<_, MarkDuplicatesError>(mates)
+        },
+    )?;
+    drop(waiting);
+    let pairs = pairs.into_inner();
+    Ok((pairs.finish()?, mates.into_iter().flatten().collect()))
+}
+
+/// Joins the pending ends in a range of names. Adds the ends to `paired_ends` and the pairs to `pairs`. Returns the
+/// records that belong to another library than their pair.
+fn join_pending_range<E: EndItem>(
+    waiting: &SortedItems<PendingEnd<E>>,
+    borders: &RangeBorders<PendingEnd<E>>,
+    range: usize,
+    mode: DuplicateMode,
+    visited_contigs: &[bool],
+    paired_ends: &mut PairedEndBatch<E::Key>,
+    pairs: &Mutex<ExternalSorter<E::Pair>>,
+) -> Result<CrossLibraryMates, MarkDuplicatesError> {
     let visited = |contig: i32| visited_contigs.get(contig as usize).copied().unwrap_or(false);
-    let waiting = waiting.finish()?;
-    let mut pairs = ExternalSorter::new(memory_bytes, spill.clone());
+    let name_of = |PendingEnd(end): &PendingEnd<E>| end.signature().name;
     let mut joined = Vec::new();
     let mut foreign = CrossLibraryMates::new();
     let mut group: Vec<E> = Vec::new();
-    let mut iter = waiting.iter()?;
+    let mut iter = waiting.range(borders, range, |end, border| name_of(end) < name_of(border))?;
     loop {
-        let next = iter.next()?.map(|PendingEnd(end)| end);
-        let name = next.as_ref().map(|end| end.signature().name);
-        if group.first().is_some_and(|first| name != Some(first.signature().name)) {
+        let next = iter.next()?;
+        if group.first().is_some_and(|first| next.as_ref().map(name_of) != Some(first.signature().name)) {
             join_ends_of_name(&mut group, mode, visited, |pair: E::Pair, second| {
                 let (second, library) = (second.signature(), pair.signature().library);
                 if second.library != library {
@@ -477,16 +547,14 @@ fn join_pending_ends<E: EndItem>(
             })?;
             group.clear();
         }
-        if joined.len() >= 1024 || next.is_none() {
-            pairs.extend(&joined)?;
+        if joined.len() >= PAIRS_PER_BATCH || next.is_none() {
+            pairs.lock().extend(&joined)?;
             joined.clear();
         }
-        match next {
-            Some(end) => group.push(end),
-            None => break,
+        let Some(PendingEnd(end)) = next else { return Ok(foreign) };
+        if end.signature().is_paired() {
+            paired_ends.push(end.position_key())?;
         }
+        group.push(end);
     }
-    drop(iter);
-    drop(waiting);
-    Ok((pairs.finish()?, foreign))
 }

@@ -1,6 +1,7 @@
 //! Sets of records with one bit per record, such as the result of duplicate marking.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use godwit_model::{BlockId, RecordId};
 
@@ -93,5 +94,37 @@ impl RecordSet {
     /// Returns the number of records in the set.
     pub fn record_count(&self) -> u64 {
         self.record_count
+    }
+}
+
+/// A record set to which several threads add records.
+#[derive(Debug, Default)]
+pub(super) struct SharedRecordSet {
+    blocks: HashMap<BlockId, Vec<AtomicU64>>,
+}
+
+impl SharedRecordSet {
+    /// Creates an empty set of records of these blocks. The records of a block must have indices below its number of
+    /// records.
+    pub(super) fn new(record_counts: &HashMap<BlockId, u32>) -> Self {
+        let words = |records: u32| (0..records.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { blocks: record_counts.iter().map(|(block, records)| (*block, words(*records))).collect() }
+    }
+
+    /// Adds a record of one of the blocks.
+    pub(super) fn insert(&self, record: RecordId) {
+        let (word, bit) = (record.index() as usize / 64, record.index() % 64);
+        self.blocks[&record.block()][word].fetch_or(1 << bit, Ordering::Relaxed);
+    }
+
+    /// Returns the set after the last record was added.
+    pub(super) fn finish(self) -> RecordSet {
+        let finish_block = |words: Vec<AtomicU64>| {
+            let mut words: Vec<u64> = words.into_iter().map(AtomicU64::into_inner).collect();
+            words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+            words
+        };
+        let blocks = self.blocks.into_iter().map(|(block, words)| (block, finish_block(words)));
+        RecordSet::from_blocks(blocks.filter(|(_, words)| !words.is_empty()))
     }
 }

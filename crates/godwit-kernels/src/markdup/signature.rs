@@ -203,11 +203,11 @@ impl SignatureBuilder {
 /// [`MAX_SCORE`], with a penalty for a QC failure.
 fn duplicate_score(record: RawRecord) -> i16 {
     let qualities = record.qualities();
-    let sum: u32 = if qualities.first() == Some(&0xff) {
-        0
-    } else {
+    let sum: u32 = if record.has_qualities() {
         // Bytes are signed in Java: a quality above 127 is negative there and is ignored.
         qualities.iter().map(|q| if (MIN_SCORED_QUALITY..=127).contains(q) { u32::from(*q) } else { 0 }).sum()
+    } else {
+        0
     };
     let penalty = if record.flag() & flags::QC_FAIL != 0 { QC_FAIL_PENALTY } else { 0 };
     sum.min(MAX_SCORE) as i16 + penalty

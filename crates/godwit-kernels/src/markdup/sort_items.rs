@@ -16,7 +16,7 @@ pub(super) trait EndItem: Pod + Send + Sync {
     /// The sort item of the pair that two of these ends form.
     type Pair: PairItem<End = Self>;
     /// The key by which fragments are compared with the ends of pairs.
-    type Key: Sortable + Ord;
+    type Key: PositionKey;
 
     /// Creates an item. `barcodes` holds the barcodes of all records of the block, by record index.
     fn new(end: EndSignature, barcodes: &[Barcodes]) -> Self;
@@ -24,6 +24,18 @@ pub(super) trait EndItem: Pod + Send + Sync {
     fn position_key(&self) -> Self::Key;
     /// Joins two ends into a pair. `earlier` precedes `later` in the file.
     fn join(earlier: &Self, later: &Self) -> Self::Pair;
+}
+
+/// A key by which fragments are compared with the ends of pairs.
+pub(super) trait PositionKey: Sortable + Ord {
+    /// Returns the key without barcodes, as [`end_key`] returns it.
+    fn position(&self) -> u128;
+}
+
+impl PositionKey for u128 {
+    fn position(&self) -> u128 {
+        *self
+    }
 }
 
 /// A sort item with the signature of one pair.
@@ -38,6 +50,8 @@ pub(super) trait PairItem: Sortable {
     /// Returns the two ends of the pair as they were before the join.
     fn ends(&self) -> [Self::End; 2];
     fn position_keys(&self) -> [<Self::End as EndItem>::Key; 2];
+    /// Compares the parts of two pairs that sort first. They are equal for pairs that are duplicates of each other.
+    fn place_order(&self, other: &Self) -> Ordering;
 }
 
 impl EndItem for EndSignature {
@@ -86,6 +100,13 @@ impl PairItem for PairSignature {
             end_key(self.library, self.contig2, self.five_prime2, self.is_reverse2()),
         ]
     }
+
+    #[inline]
+    fn place_order(&self, other: &Self) -> Ordering {
+        // One comparison of integers is faster than several of fields.
+        let place = |p: &Self| end_key(p.library, p.contig1, p.five_prime1, false);
+        place(self).cmp(&place(other))
+    }
 }
 
 /// The signature of a read and its barcodes.
@@ -120,6 +141,12 @@ impl Sortable for BarcodedKey {
     }
 }
 
+impl PositionKey for BarcodedKey {
+    fn position(&self) -> u128 {
+        self.key
+    }
+}
+
 impl EndItem for BarcodedEnd {
     type Pair = BarcodedPair;
     type Key = BarcodedKey;
@@ -148,8 +175,14 @@ impl EndItem for BarcodedEnd {
 
 impl Sortable for BarcodedPair {
     fn order(&self, other: &Self) -> Ordering {
+        self.barcode_order(other).then_with(|| self.signature.order(&other.signature))
+    }
+}
+
+impl BarcodedPair {
+    fn barcode_order(&self, other: &Self) -> Ordering {
         let place = |item: &Self| (item.signature.library, item.barcodes());
-        place(self).cmp(&place(other)).then_with(|| self.signature.order(&other.signature))
+        place(self).cmp(&place(other))
     }
 }
 
@@ -191,5 +224,8 @@ impl PairItem for BarcodedPair {
 
     fn position_keys(&self) -> [BarcodedKey; 2] {
         self.ends().map(|end| end.position_key())
+    }
+    fn place_order(&self, other: &Self) -> Ordering {
+        self.barcode_order(other).then_with(|| self.signature.place_order(&other.signature))
     }
 }

@@ -52,15 +52,16 @@ impl TemplateLists {
         templates: Templates,
         first_records: &[Option<RecordId>],
         memory_bytes: usize,
+        threads: usize,
         spill: &Arc<dyn Spill>,
     ) -> Self {
         let before = |a: &Option<RecordId>| first_records.iter().filter(|b| b.is_some() && *b < a).count() as u32;
         Self {
             templates,
             library_order: first_records.iter().map(before).collect(),
-            duplicates: ExternalSorter::new(memory_bytes / 4, spill.clone()),
-            optical: ExternalSorter::new(memory_bytes / 4, spill.clone()),
-            members: ExternalSorter::new(memory_bytes / 2, spill.clone()),
+            duplicates: ExternalSorter::new(memory_bytes / 4, threads, spill.clone()),
+            optical: ExternalSorter::new(memory_bytes / 4, threads, spill.clone()),
+            members: ExternalSorter::new(memory_bytes / 2, threads, spill.clone()),
         }
     }
 

@@ -19,10 +19,11 @@ struct Read {
     mate_contig: i32,
     quality: u8,
     clip: u32,
+    library: u16,
 }
 
 fn read(name: &str, position: i32, flag: u16) -> Read {
-    Read { name: name.into(), contig: 0, position, flag, mate_contig: 0, quality: 30, clip: 0 }
+    Read { name: name.into(), contig: 0, position, flag, mate_contig: 0, quality: 30, clip: 0, library: 0 }
 }
 
 impl Read {
@@ -64,6 +65,7 @@ fn pair(name: &str, start: i32, end: i32) -> [Read; 2] {
 }
 
 mod optional_features;
+mod threads;
 
 struct MarkedReads {
     duplicates: BTreeSet<usize>,
@@ -80,6 +82,7 @@ fn options(optical_distance: i32) -> DuplicateMarkerOptions {
         report_optical: false,
         report_sets: false,
         memory_bytes: 0,
+        threads: 1,
     }
 }
 
@@ -97,7 +100,8 @@ fn run_marker(blocks: &[Vec<Read>], options: DuplicateMarkerOptions) -> Result<D
         for (index, read) in block.iter().enumerate() {
             let packed = read.packed();
             let record = RawRecord::from_bytes(&packed, 2).unwrap();
-            builder.push(id.record(index as u32), record, 0, 0, b"rg");
+            let read_group: &[u8] = if read.library == 0 { b"rg" } else { b"rg1" };
+            builder.push(id.record(index as u32), record, read.library, read.library, read_group);
             details.templates.push(record);
         }
         marker.add_block(id, &builder.finish_block(), details).unwrap();
@@ -191,6 +195,17 @@ fn names_used_twice_are_joined_in_the_order_of_the_file() {
     let [c1, c2] = [read("c", 100, b1.flag), read("c", 200, a1.flag)].map(|read| read.quality(20));
     let outcome = mark(&[vec![a1, a2], vec![b1, b2], vec![c1, c2]], 100).unwrap();
     assert_eq!(outcome.duplicates, BTreeSet::from([4, 5]));
+}
+
+#[test]
+fn each_end_of_mates_from_two_libraries_is_compared_with_fragments_of_its_own_library() {
+    // The read groups and names rg and 1x, rg1 and x, are the same text.
+    let [first, mut second] = pair("1x", 100, 400);
+    second.name = "x".into();
+    second.library = 1;
+    let fragment = |library| Read { library, flag: flags::REVERSE, name: format!("f{library}"), ..second.clone() };
+    let blocks = [vec![first], vec![second.clone()], vec![fragment(0), fragment(1)]];
+    assert_eq!(duplicates(&blocks), [3]);
 }
 
 #[test]

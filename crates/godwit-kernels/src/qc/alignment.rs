@@ -2,17 +2,6 @@
 
 use godwit_model::{RawRecord, flags};
 
-/// For each packed byte: the two 4-bit base codes that it contains, as two bytes.
-const UNPACKED_BASE_CODES: [[u8; 2]; 256] = {
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [(byte >> 4) as u8, (byte & 15) as u8];
-        byte += 1;
-    }
-    pairs
-};
-
 /// A gapless block of an alignment.
 #[derive(Clone, Copy, Debug)]
 pub struct AlignmentBlock {
@@ -45,6 +34,8 @@ pub struct Alignment<'a> {
     pub indels: u64,
     /// Number of bases in I and D operations.
     pub indel_bases: u64,
+    /// The tags that metrics use.
+    pub tags: RecordTags<'a>,
 }
 
 impl Alignment<'_> {
@@ -89,11 +80,14 @@ pub struct AlignmentBuffer {
 }
 
 impl AlignmentBuffer {
-    /// Decodes the alignment of a record. `flag` replaces the FLAG in the packed record; the two may differ in the
-    /// duplicate bit.
-    pub fn decode(&mut self, record: RawRecord, flag: u16) -> Alignment<'_> {
-        self.codes.clear();
-        self.codes.extend(record.packed_bases().iter().flat_map(|byte| UNPACKED_BASE_CODES[usize::from(*byte)]));
+    /// Decodes the alignment and the tags of a record. `flag` replaces the FLAG in the packed record; the two may differ
+    /// in the duplicate bit.
+    pub fn decode<'a>(&'a mut self, record: RawRecord<'a>, flag: u16) -> Alignment<'a> {
+        let packed = record.packed_bases();
+        self.codes.resize(2 * packed.len(), 0);
+        for (pair, byte) in self.codes.as_chunks_mut().0.iter_mut().zip(packed) {
+            *pair = [byte >> 4, byte & 15];
+        }
         self.codes.truncate(record.sequence_length());
         self.blocks.clear();
         let mut alignment = Alignment {
@@ -106,6 +100,7 @@ impl AlignmentBuffer {
             hard_clipped: 0,
             indels: 0,
             indel_bases: 0,
+            tags: RecordTags::from_record(record),
         };
         scan_cigar(record, &mut alignment, &mut self.blocks);
         alignment.blocks = &self.blocks;
@@ -149,20 +144,27 @@ pub struct RecordTags<'a> {
     pub has_supplementary: bool,
     /// Value of the tag `NM`, the edit distance to the reference; 0 if absent.
     pub edit_distance: i64,
+    /// Value of the tag `RG`, the identifier of the read group.
+    pub read_group: Option<&'a [u8]>,
     /// Value of the tag `OQ`, the original qualities as letters of FASTQ.
     pub original_qualities: Option<&'a [u8]>,
 }
 
 impl<'a> RecordTags<'a> {
     /// Reads the tags of a record in one pass.
-    pub fn from_record(record: RawRecord<'a>) -> Self {
-        let mut tags = Self::default();
+    fn from_record(record: RawRecord<'a>) -> Self {
+        let (mut tags, mut has_read_group) = (Self::default(), false);
         for tag in record.iter_tags() {
             match &tag.name {
                 b"NM" => tags.edit_distance = tag.integer().unwrap_or(0),
                 b"MQ" => tags.mate_mapping_quality = tag.integer(),
                 b"SA" => tags.has_supplementary = true,
                 b"XN" => tags.is_noise = tag.integer() == Some(1),
+                // As [`RawRecord::read_group`], the first tag decides.
+                b"RG" if !has_read_group => {
+                    has_read_group = true;
+                    tags.read_group = (tag.type_code == b'Z').then_some(tag.value);
+                }
                 b"OQ" if tag.type_code == b'Z' => tags.original_qualities = Some(tag.value),
                 _ => {}
             }

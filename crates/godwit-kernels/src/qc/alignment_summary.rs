@@ -7,12 +7,11 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::adapters::starts_with_adapter;
-use super::alignment::{Alignment, RecordTags};
+use super::alignment::Alignment;
 use super::histogram::Histogram;
 use super::insert_size::PairOrientation;
-use super::picard_header;
 use super::record_counts::count_byte_pairs;
-use crate::markdup::format_double;
+use crate::picard_text::{format_double, picard_header};
 
 /// Minimum mapping quality of a read that Picard calls high-quality.
 const HIGH_MAPPING_QUALITY: u8 = 20;
@@ -21,7 +20,7 @@ const HIGH_BASE_QUALITY: u8 = 20;
 /// Maximum insert size of a pair that does not count as chimeric.
 const MAX_INSERT_BASES: u32 = 100_000;
 /// 4-bit code of the base N, which Picard calls a no-call.
-const NO_CALL_CODE: u8 = 15;
+const N_CODE: u8 = 15;
 /// Minimum fraction of reads with a no-call or a mismatch in a cycle for the cycle to count as bad.
 const BAD_CYCLE_FRACTION: f64 = 0.8;
 
@@ -109,7 +108,6 @@ impl AlignmentSummary {
         &mut self,
         record: RawRecord,
         alignment: &Alignment,
-        tags: &RecordTags,
         reference: Option<&mut R>,
     ) -> io::Result<()> {
         if alignment.flag & flags::NOT_PRIMARY != 0 {
@@ -122,10 +120,10 @@ impl AlignmentSummary {
         };
         category.reads += 1;
         if alignment.flag & flags::QC_FAIL == 0 {
-            category.add_read(record, alignment, tags);
+            category.add_read(record, alignment);
         }
         if alignment.flag & (flags::QC_FAIL | flags::UNMAPPED) != 0 {
-            let no_calls = alignment.codes.iter().enumerate().filter(|(_, code)| **code == NO_CALL_CODE);
+            let no_calls = alignment.codes.iter().enumerate().filter(|(_, code)| **code == N_CODE);
             no_calls.for_each(|(at, _)| category.bad_cycles.add(alignment.cycle(at)));
             return Ok(());
         }
@@ -145,7 +143,7 @@ impl AlignmentSummary {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_kernels::qc::RecordCounts;
+    /// use godwit_kernels::qc::{AlignmentBuffer, RecordCounts};
     /// # use godwit_kernels::qc::ReferenceBases;
     ///
     /// # struct Reference;
@@ -162,8 +160,8 @@ impl AlignmentSummary {
     /// # let bytes = words.map(i32::to_le_bytes).concat();
     /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
     /// // The bases of `record` are ACGTACGT, those of the reference ACGTACGA.
-    /// let mut counts = RecordCounts::default();
-    /// counts.add(record, record.flag(), Some(reference))?;
+    /// let (mut buffer, mut counts) = (AlignmentBuffer::default(), RecordCounts::default());
+    /// counts.add(record, &buffer.decode(record, record.flag()), Some(reference))?;
     /// assert_eq!(counts.summary.mismatches(), (1, 8));
     /// # Ok(())
     /// # }
@@ -179,7 +177,7 @@ impl AlignmentSummary {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_kernels::qc::RecordCounts;
+    /// use godwit_kernels::qc::{AlignmentBuffer, RecordCounts};
     /// # use godwit_kernels::qc::ReferenceBases;
     ///
     /// # struct NoReference;
@@ -194,8 +192,8 @@ impl AlignmentSummary {
     /// # ];
     /// # let bytes = words.map(i32::to_le_bytes).concat();
     /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
-    /// let mut counts = RecordCounts::default();
-    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// let (mut buffer, mut counts) = (AlignmentBuffer::default(), RecordCounts::default());
+    /// counts.add(record, &buffer.decode(record, record.flag()), None::<&mut NoReference>)?;
     /// let text = counts.summary.to_text("CollectAlignmentSummaryMetrics");
     /// // One read passes the filter and is aligned, with eight bases.
     /// assert!(text.contains("\nUNPAIRED\t1\t1\t1\t0\t1\t1\t8\t"));
@@ -205,7 +203,7 @@ impl AlignmentSummary {
     pub fn to_text(&self, comment: &str) -> String {
         let mut pair = self.first.clone();
         pair.merge(&self.last);
-        let mut text = picard_header(comment) + METRICS_HEADER;
+        let mut text = picard_header([comment]) + METRICS_HEADER;
         if self.first.reads > 0 {
             let (first, last) = (self.first.count_bad_cycles(), self.last.count_bad_cycles());
             text += &self.first.metrics_row("FIRST_OF_PAIR", first);
@@ -247,8 +245,8 @@ const METRICS_HEADER: &str = "## METRICS CLASS\tpicard.analysis.AlignmentSummary
     PCT_CHIMERAS\tPCT_ADAPTER\tPCT_SOFTCLIP\tPCT_HARDCLIP\tAVG_POS_3PRIME_SOFTCLIP_LENGTH\tSAMPLE\tLIBRARY\tREAD_GROUP\n";
 
 impl ReadCategory {
-    fn add_read(&mut self, record: RawRecord, alignment: &Alignment, tags: &RecordTags) {
-        let flag = alignment.flag;
+    fn add_read(&mut self, record: RawRecord, alignment: &Alignment) {
+        let (flag, tags) = (alignment.flag, &alignment.tags);
         let (mapped, reverse) = (flag & flags::UNMAPPED == 0, flag & flags::REVERSE != 0);
         self.pf_reads += 1;
         self.noise += u64::from(tags.is_noise);
@@ -274,7 +272,7 @@ impl ReadCategory {
             self.in_pairs += 1;
             if tags.mate_mapping_quality.is_none_or(|mate| mate >= i64::from(HIGH_MAPPING_QUALITY) && high_quality) {
                 self.chimera_candidates += 1;
-                self.chimeras += u64::from(is_chimeric(record, alignment, tags));
+                self.chimeras += u64::from(is_chimeric(record, alignment));
             }
         } else if high_quality {
             self.chimera_candidates += 1;
@@ -296,7 +294,7 @@ impl ReadCategory {
             Some(reference) if span > 0 => Some(reference.codes(record.contig(), start, start + span)?),
             _ => None,
         };
-        let qualities = record.qualities();
+        let (qualities, has_qualities) = (record.qualities(), record.has_qualities());
         let mut mismatches = 0;
         for block in alignment.blocks {
             // A record without SEQ has alignment blocks but no bases.
@@ -316,7 +314,7 @@ impl ReadCategory {
             if high_quality {
                 self.high_quality_bases += length as u64;
                 let quality = &qualities[block.read_start..block.read_start + length];
-                if qualities.first() != Some(&u8::MAX) {
+                if has_qualities {
                     self.high_quality_q20_bases +=
                         count_byte_pairs(quality, quality, |one, _| one >= HIGH_BASE_QUALITY);
                 }
@@ -331,11 +329,11 @@ impl ReadCategory {
     /// Counts the mismatches of an alignment block. As in Picard, the cycle for bad cycles is computed from the offset
     /// in the block, not in the read.
     fn count_mismatches(&mut self, read: &[u8], against: Option<&[u8]>, alignment: &Alignment) -> u64 {
-        let no_calls = count_byte_pairs(read, read, |code, _| code == NO_CALL_CODE);
+        let no_calls = count_byte_pairs(read, read, |code, _| code == N_CODE);
         let differing = against.map_or(0, |against| count_byte_pairs(read, against, |a, b| a != b));
         if no_calls + differing > 0 {
             for (at, code) in read.iter().enumerate() {
-                if *code == NO_CALL_CODE || against.is_some_and(|against| against[at] != *code) {
+                if *code == N_CODE || against.is_some_and(|against| against[at] != *code) {
                     self.bad_cycles.add(alignment.cycle(at));
                 }
             }
@@ -447,9 +445,9 @@ fn trailing_soft_clip_bases(record: RawRecord, reverse: bool) -> u64 {
 }
 
 /// Returns whether a record with a mapped mate is chimeric by the rule of `ChimeraUtil.isChimeric`.
-fn is_chimeric(record: RawRecord, alignment: &Alignment, tags: &RecordTags) -> bool {
+fn is_chimeric(record: RawRecord, alignment: &Alignment) -> bool {
     record.template_length().unsigned_abs() > MAX_INSERT_BASES
         || record.contig() != record.mate_contig()
-        || tags.has_supplementary
+        || alignment.tags.has_supplementary
         || PairOrientation::from_record(record, alignment.reference_bases) != PairOrientation::Inward
 }

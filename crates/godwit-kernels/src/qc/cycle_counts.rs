@@ -26,8 +26,13 @@ impl TemplateSegment {
 
 /// Number of bases of one cycle for each 4-bit base code.
 pub(super) type BaseCounts = [u64; 16];
-/// Number of bases of one cycle for each base quality.
-pub(super) type QualityCounts = [u64; 256];
+/// Number of possible qualities.
+const QUALITIES: usize = 256;
+/// Number of bases of one cycle for each base quality, and one unused cache line: an odd number of lines, so that the counts
+/// of one quality are in different sets of the processor's cache in each cycle.
+pub(super) type QualityCounts = [u64; QUALITIES + 8];
+/// The counts of a cycle without bases.
+pub(super) const NO_QUALITIES: QualityCounts = [0; QUALITIES + 8];
 
 /// The counts of bases and qualities for each 0-based cycle. Index 0 of the arrays is for first reads, index 1 for last
 /// reads.
@@ -53,7 +58,7 @@ impl CycleCounts {
         }
         let qualities = &mut self.qualities[end as usize];
         if qualities.len() < codes.len() {
-            qualities.resize(codes.len(), [0; 256]);
+            qualities.resize(codes.len(), NO_QUALITIES);
         }
         let cycle_counts = bases.iter_mut().zip(qualities.iter_mut());
         let codes_and_qualities = codes.iter().zip(record.qualities());
@@ -86,7 +91,7 @@ impl CycleCounts {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_kernels::qc::RecordCounts;
+    /// use godwit_kernels::qc::{AlignmentBuffer, RecordCounts};
     /// # use godwit_kernels::qc::ReferenceBases;
     ///
     /// # struct NoReference;
@@ -102,8 +107,8 @@ impl CycleCounts {
     /// # let bytes = words.map(i32::to_le_bytes).concat();
     /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
     /// // `record` is a first read of eight bases of quality 30.
-    /// let mut counts = RecordCounts::default();
-    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// let (mut buffer, mut counts) = (AlignmentBuffer::default(), RecordCounts::default());
+    /// counts.add(record, &buffer.decode(record, record.flag()), None::<&mut NoReference>)?;
     /// assert_eq!(counts.cycles.mean_qualities(0), [30.0; 8]);
     /// assert!(counts.cycles.mean_qualities(1).is_empty());
     /// # Ok(())
@@ -124,7 +129,7 @@ impl CycleCounts {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_kernels::qc::RecordCounts;
+    /// use godwit_kernels::qc::{AlignmentBuffer, RecordCounts};
     /// # use godwit_kernels::qc::ReferenceBases;
     ///
     /// # struct NoReference;
@@ -140,8 +145,8 @@ impl CycleCounts {
     /// # let bytes = words.map(i32::to_le_bytes).concat();
     /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
     /// // `record` is a first read with the bases ACGTACGT.
-    /// let mut counts = RecordCounts::default();
-    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+    /// let (mut buffer, mut counts) = (AlignmentBuffer::default(), RecordCounts::default());
+    /// counts.add(record, &buffer.decode(record, record.flag()), None::<&mut NoReference>)?;
     /// assert_eq!(counts.cycles.gc_fractions(0), [0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
     /// # Ok(())
     /// # }
@@ -178,7 +183,7 @@ mod qualities {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::QualityCounts;
+    use super::{NO_QUALITIES, QUALITIES, QualityCounts};
 
     pub(super) fn serialize<S: Serializer>(ends: &[Vec<QualityCounts>; 2], to: S) -> Result<S::Ok, S::Error> {
         let used = |counts: &QualityCounts| counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
@@ -189,8 +194,9 @@ mod qualities {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[Vec<QualityCounts>; 2], D::Error> {
         let cycle = |counts: &Vec<u64>| {
-            let mut all = [0; 256];
-            let used = all.get_mut(..counts.len()).ok_or_else(|| D::Error::custom("more than 256 qualities"))?;
+            let mut all = NO_QUALITIES;
+            let used = all[..QUALITIES].get_mut(..counts.len());
+            let used = used.ok_or_else(|| D::Error::custom("more than 256 qualities"))?;
             used.copy_from_slice(counts);
             Ok(all)
         };

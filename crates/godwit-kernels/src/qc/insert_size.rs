@@ -5,8 +5,7 @@ use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
-use super::picard_header;
-use crate::markdup::format_double;
+use crate::picard_text::{format_double, picard_header};
 
 /// Minimum fraction of all pairs that an orientation must have to be reported (`MINIMUM_PCT` of Picard, a 32-bit
 /// float).
@@ -162,7 +161,7 @@ impl InsertSizeCounts {
     /// # }
     /// ```
     pub fn to_text(&self, comment: &str) -> Option<String> {
-        let mut text = picard_header(comment);
+        let mut text = picard_header([comment]);
         let rows = self.rows();
         if rows.is_empty() {
             return None;

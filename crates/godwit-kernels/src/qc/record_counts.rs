@@ -5,7 +5,7 @@ use std::io;
 use godwit_model::{RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
-use super::alignment::{AlignmentBuffer, RecordTags};
+use super::alignment::Alignment;
 use super::alignment_summary::{AlignmentSummary, ReferenceBases};
 use super::cycle_counts::{CycleCounts, TemplateSegment};
 use super::histogram::Histogram;
@@ -18,7 +18,7 @@ use super::samtools_stats::{ReadAttributes, SamtoolsStats};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use godwit_kernels::qc::RecordCounts;
+/// use godwit_kernels::qc::{AlignmentBuffer, RecordCounts};
 /// # use godwit_kernels::qc::ReferenceBases;
 ///
 /// # struct NoReference;
@@ -34,8 +34,8 @@ use super::samtools_stats::{ReadAttributes, SamtoolsStats};
 /// # let bytes = words.map(i32::to_le_bytes).concat();
 /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
 /// // `record` is a mapped first read of eight bases, with mapping quality 60.
-/// let mut counts = RecordCounts::default();
-/// counts.add(record, record.flag(), None::<&mut NoReference>)?;
+/// let (mut buffer, mut counts) = (AlignmentBuffer::default(), RecordCounts::default());
+/// counts.add(record, &buffer.decode(record, record.flag()), None::<&mut NoReference>)?;
 /// assert_eq!(counts.stats.bases(), 8);
 /// assert_eq!(counts.mapping_qualities.get(60), 1);
 /// # Ok(())
@@ -54,30 +54,27 @@ pub struct RecordCounts {
     pub cycles: CycleCounts,
     /// Histogram of the mapping qualities of mapped primary records.
     pub mapping_qualities: Histogram,
-    #[serde(skip)]
-    buffer: AlignmentBuffer,
 }
 
 impl RecordCounts {
-    /// Counts a record. `flag` replaces the FLAG in the packed record; the two may differ in the duplicate bit.
+    /// Counts a record.
     ///
     /// # Errors
     /// The errors of `reference`.
     pub fn add<R: ReferenceBases>(
         &mut self,
         record: RawRecord,
-        flag: u16,
+        alignment: &Alignment,
         reference: Option<&mut R>,
     ) -> io::Result<()> {
-        let alignment = self.buffer.decode(record, flag);
-        let tags = RecordTags::from_record(record);
+        let flag = alignment.flag;
         self.insert_sizes.add(record, flag, alignment.reference_bases);
-        self.summary.add(record, &alignment, &tags, reference)?;
-        let read = ReadAttributes { segment: TemplateSegment::from_flag(flag), edit_distance: tags.edit_distance };
-        self.stats.add(record, &alignment, read);
+        self.summary.add(record, alignment, reference)?;
+        let (segment, edit_distance) = (TemplateSegment::from_flag(flag), alignment.tags.edit_distance);
+        self.stats.add(record, alignment, ReadAttributes { segment, edit_distance });
         let primary = flag & flags::NOT_PRIMARY == 0;
         if primary {
-            self.cycles.add(record, alignment.codes, read.segment, flag & flags::REVERSE != 0);
+            self.cycles.add(record, alignment.codes, segment, flag & flags::REVERSE != 0);
         }
         if primary && flag & flags::UNMAPPED == 0 {
             self.mapping_qualities.add(u64::from(record.mapping_quality()));

@@ -260,7 +260,7 @@ impl SamtoolsStats {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_kernels::qc::RecordCounts;
+    /// use godwit_kernels::qc::{AlignmentBuffer, RecordCounts};
     /// use godwit_model::flags;
     /// # use godwit_kernels::qc::ReferenceBases;
     ///
@@ -276,9 +276,9 @@ impl SamtoolsStats {
     /// # ];
     /// # let bytes = words.map(i32::to_le_bytes).concat();
     /// # let record = godwit_model::RawRecord::from_bytes(&bytes, 2)?;
-    /// let mut counts = RecordCounts::default();
-    /// counts.add(record, record.flag(), None::<&mut NoReference>)?;
-    /// counts.add(record, record.flag() | flags::SECONDARY, None::<&mut NoReference>)?;
+    /// let (mut buffer, mut counts) = (AlignmentBuffer::default(), RecordCounts::default());
+    /// counts.add(record, &buffer.decode(record, record.flag()), None::<&mut NoReference>)?;
+    /// counts.add(record, &buffer.decode(record, record.flag() | flags::SECONDARY), None::<&mut NoReference>)?;
     /// assert_eq!((counts.stats.reads(), counts.stats.mapped()), (1, 1));
     /// assert_eq!(counts.stats.paired(), (1, 1));
     /// # Ok(())

@@ -1,4 +1,4 @@
-//! An external merge sort of fixed-size items within a memory budget.
+//! An external merge sort of fixed-size items within a memory budget, on several threads.
 
 use std::cmp::Ordering;
 use std::io;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{LoserTree, Spill};
+use super::sorted_run::SpilledRun;
+use super::{SortedItems, Spill};
 
 /// Maximum number of sorted runs that are merged at once. More runs are merged in several passes, so that read buffers
 /// fit the memory budget.
 const MAX_FAN_IN: usize = 64;
 /// Minimum number of items that a sorter keeps in memory, so that a sorter with a tiny budget still makes progress.
 const MIN_ITEMS: usize = 1024;
-
-/// Number of items read between two checks for cancellation.
-const ITEMS_PER_CANCELLATION_CHECK: u32 = 1 << 16;
+/// Minimum number of items that a thread sorts.
+const MIN_ITEMS_PER_THREAD: usize = 512;
 
 /// A fixed-size item with a total order.
 ///
@@ -57,33 +57,6 @@ impl Sortable for u128 {
     }
 }
 
-/// A sorted run in the spill: a list of extents whose items are in order.
-#[derive(Clone, Debug, Default)]
-struct SortedRun {
-    extents: Vec<Extent>,
-}
-
-/// A contiguous range of items in the spill.
-#[derive(Clone, Copy, Debug)]
-struct Extent {
-    offset: u64,
-    items: usize,
-}
-
-impl SortedRun {
-    fn append<T: Sortable>(&mut self, items: &[T], spill: &dyn Spill) -> io::Result<()> {
-        if !items.is_empty() {
-            let offset = spill.append(bytemuck::cast_slice(items))?;
-            self.extents.push(Extent { offset, items: items.len() });
-        }
-        Ok(())
-    }
-
-    fn item_count(&self) -> usize {
-        self.extents.iter().map(|extent| extent.items).sum()
-    }
-}
-
 /// A sorter that accepts items in any order. If the items exceed the memory budget, the sorter writes them to the spill
 /// as sorted runs.
 ///
@@ -105,8 +78,8 @@ impl SortedRun {
 /// #     }
 /// # }
 /// # let spill = Arc::new(NoSpill);
-/// // A budget of 1 MiB; `spill` receives the items beyond it.
-/// let mut sorter = ExternalSorter::new(1 << 20, spill);
+/// // A budget of 1 MiB; `spill` receives the items beyond it. Two threads sort.
+/// let mut sorter = ExternalSorter::new(1 << 20, 2, spill);
 /// sorter.extend(&[5_000_u64, 999])?;
 /// sorter.extend(&[1_291])?;
 /// let sorted = sorter.finish()?;
@@ -119,15 +92,18 @@ impl SortedRun {
 pub struct ExternalSorter<T> {
     buffer: Vec<T>,
     budget_items: usize,
-    runs: Vec<SortedRun>,
+    threads: usize,
+    runs: Vec<SpilledRun>,
     spill: Arc<dyn Spill>,
 }
 
 impl<T: Sortable> ExternalSorter<T> {
-    /// Creates a sorter that keeps at most `budget_bytes` of items in memory, but at least 1,024 items.
-    pub fn new(budget_bytes: usize, spill: Arc<dyn Spill>) -> Self {
-        let budget_items = (budget_bytes / size_of::<T>()).max(MIN_ITEMS);
-        Self { buffer: Vec::new(), budget_items, runs: Vec::new(), spill }
+    /// Creates a sorter that keeps at most `budget_bytes` of items in memory, but at least 1,024 items. `threads` is
+    /// the number of threads that sort, at least one; the sorted items do not depend on it.
+    pub fn new(budget_bytes: usize, threads: usize, spill: Arc<dyn Spill>) -> Self {
+        // While the items are written to the spill, buffers take up to an eighth of their size.
+        let budget_items = (budget_bytes / 9 * 8 / size_of::<T>()).max(MIN_ITEMS);
+        Self { buffer: Vec::new(), budget_items, threads: threads.max(1), runs: Vec::new(), spill }
     }
 
     /// Adds items to be sorted.
@@ -157,12 +133,36 @@ impl<T: Sortable> ExternalSorter<T> {
     }
 
     fn spill_buffer(&mut self) -> io::Result<()> {
-        self.buffer.sort_unstable_by(T::order);
-        let mut run = SortedRun::default();
-        run.append(&self.buffer, &*self.spill)?;
-        self.runs.push(run);
+        let mut sorted = self.sorted_buffer();
+        self.runs.push(sorted.write_run()?);
+        self.buffer = std::mem::take(&mut sorted.memory);
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Sorts the items in memory and takes them out of the buffer. Each thread sorts a run.
+    fn sorted_buffer(&mut self) -> SortedItems<T> {
+        let mut memory = std::mem::take(&mut self.buffer);
+        let memory_runs = self.threads.min(memory.len() / MIN_ITEMS_PER_THREAD).max(1);
+        let memory_run_items = memory.len().div_ceil(memory_runs).max(1);
+        std::thread::scope(|scope| {
+            let mut runs = memory.chunks_mut(memory_run_items);
+            let first = runs.next();
+            runs.for_each(|run| drop(scope.spawn(move || run.sort_unstable_by(T::order))));
+            first.into_iter().for_each(|run| run.sort_unstable_by(T::order));
+        });
+        SortedItems { memory, memory_run_items, ..self.sorted_runs(Vec::new()) }
+    }
+
+    fn sorted_runs(&self, runs: Vec<SpilledRun>) -> SortedItems<T> {
+        SortedItems {
+            memory: Vec::new(),
+            memory_run_items: 1,
+            runs,
+            budget_items: self.budget_items,
+            threads: self.threads,
+            spill: self.spill.clone(),
+        }
     }
 
     /// Ends the input and returns all items in sorted order.
@@ -171,227 +171,32 @@ impl<T: Sortable> ExternalSorter<T> {
     /// The I/O error of the spill.
     pub fn finish(mut self) -> io::Result<SortedItems<T>> {
         if self.runs.is_empty() {
-            self.buffer.sort_unstable_by(T::order);
-        } else {
-            if !self.buffer.is_empty() {
-                self.spill_buffer()?;
-            }
-            self.buffer = Vec::new();
+            return Ok(self.sorted_buffer());
         }
-        let mut sorted =
-            SortedItems { memory: self.buffer, runs: self.runs, budget_items: self.budget_items, spill: self.spill };
-        while sorted.runs.len() > MAX_FAN_IN {
-            sorted.merge_first_runs()?;
+        if !self.buffer.is_empty() {
+            self.spill_buffer()?;
         }
-        Ok(sorted)
-    }
-}
-
-/// All items of a finished [`ExternalSorter`] in sorted order. The items can be read more than once.
-pub struct SortedItems<T> {
-    memory: Vec<T>,
-    runs: Vec<SortedRun>,
-    budget_items: usize,
-    spill: Arc<dyn Spill>,
-}
-
-impl<T: Sortable> SortedItems<T> {
-    /// Returns the number of items.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use godwit_kernels::sort::ExternalSorter;
-    /// # use std::{io, sync::Arc};
-    /// # use godwit_kernels::sort::Spill;
-    ///
-    /// # struct NoSpill;
-    /// # impl Spill for NoSpill {
-    /// #     fn append(&self, _: &[u8]) -> io::Result<u64> {
-    /// #         Err(io::ErrorKind::Unsupported.into())
-    /// #     }
-    /// #     fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
-    /// #         Err(io::ErrorKind::Unsupported.into())
-    /// #     }
-    /// # }
-    /// # let spill = Arc::new(NoSpill);
-    /// let mut sorter = ExternalSorter::new(1 << 20, spill);
-    /// sorter.extend(&[5_000_u64, 999, 1_291])?;
-    /// assert_eq!(sorter.finish()?.item_count(), 3);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn item_count(&self) -> usize {
-        self.memory.len() + self.runs.iter().map(SortedRun::item_count).sum::<usize>()
-    }
-
-    /// Returns a reader of all items in sorted order.
-    ///
-    /// # Errors
-    /// The I/O error of the spill.
-    pub fn iter(&self) -> io::Result<SortedItemsIter<'_, T>> {
-        let spill = &*self.spill;
-        let source = match self.runs.is_empty() {
-            true => ItemSource::Memory(self.memory.iter()),
-            false => ItemSource::merge(&self.runs, self.budget_items, spill)?,
-        };
-        Ok(SortedItemsIter { source, spill, items_until_check: ITEMS_PER_CANCELLATION_CHECK })
-    }
-
-    /// Merges the first [`MAX_FAN_IN`] runs into one run, which is appended to the list of runs.
-    fn merge_first_runs(&mut self) -> io::Result<()> {
-        let group: Vec<SortedRun> = self.runs.drain(..MAX_FAN_IN).collect();
-        let mut run = SortedRun::default();
-        let mut chunk: Vec<T> = Vec::with_capacity(self.budget_items.min(1 << 16));
-        let spill = &*self.spill;
-        let source = ItemSource::merge(&group, self.budget_items, spill)?;
-        let mut merged = SortedItemsIter { source, spill, items_until_check: ITEMS_PER_CANCELLATION_CHECK };
-        while let Some(item) = merged.next()? {
-            chunk.push(item);
-            if chunk.len() == chunk.capacity() {
-                run.append(&chunk, &*self.spill)?;
-                chunk.clear();
-            }
+        self.buffer = Vec::new();
+        while self.runs.len() > MAX_FAN_IN {
+            // The smallest number of runs whose merge leaves no more than MAX_FAN_IN, but at most MAX_FAN_IN.
+            let merged_runs = (self.runs.len() - MAX_FAN_IN + 1).min(MAX_FAN_IN);
+            let group = self.runs.drain(..merged_runs).collect();
+            let run = self.sorted_runs(group).write_run()?;
+            self.runs.push(run);
         }
-        run.append(&chunk, &*self.spill)?;
-        self.runs.push(run);
-        Ok(())
-    }
-}
-
-/// A reader of the items of a [`SortedItems`] in sorted order.
-pub struct SortedItemsIter<'s, T> {
-    source: ItemSource<'s, T>,
-    spill: &'s dyn Spill,
-    /// Number of items until the next call of [`Spill::is_cancelled`].
-    items_until_check: u32,
-}
-
-enum ItemSource<'s, T> {
-    /// All items are in memory.
-    Memory(std::slice::Iter<'s, T>),
-    /// The items are merged from sorted runs in the spill.
-    Merge {
-        /// Readers of the runs, one per run.
-        readers: Vec<RunReader<'s, T>>,
-        /// Tournament between the next items of the runs.
-        tree: LoserTree<MergeKey<T>>,
-    },
-}
-
-impl<'s, T: Sortable> ItemSource<'s, T> {
-    fn merge(runs: &'s [SortedRun], budget_items: usize, spill: &'s dyn Spill) -> io::Result<Self> {
-        let buffer_items = (budget_items / runs.len().max(1)).max(1);
-        let mut readers: Vec<_> = runs.iter().map(|run| RunReader::new(run, buffer_items, spill)).collect();
-        let mut keys = Vec::with_capacity(readers.len());
-        for reader in &mut readers {
-            keys.push(reader.next()?.map(MergeKey));
-        }
-        Ok(Self::Merge { readers, tree: LoserTree::new(keys) })
-    }
-
-    fn next(&mut self) -> io::Result<Option<T>> {
-        match self {
-            Self::Memory(items) => Ok(items.next().copied()),
-            Self::Merge { readers, tree } => {
-                let Some(source) = tree.winner() else { return Ok(None) };
-                let next = readers[source].next()?.map(MergeKey);
-                Ok(tree.advance(next).map(|ordered| ordered.0))
-            }
-        }
-    }
-}
-
-impl<T: Sortable> SortedItemsIter<'_, T> {
-    /// Returns the next item, or `None` after the last item.
-    ///
-    /// # Errors
-    /// The I/O error of the spill; [`io::ErrorKind::Interrupted`] after cancellation.
-    #[expect(clippy::should_implement_trait, reason = "reading may fail, so this is no `Iterator`")]
-    pub fn next(&mut self) -> io::Result<Option<T>> {
-        self.items_until_check -= 1;
-        if self.items_until_check == 0 {
-            self.items_until_check = ITEMS_PER_CANCELLATION_CHECK;
-            if self.spill.is_cancelled() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
-            }
-        }
-        self.source.next()
-    }
-}
-
-/// A wrapper of an item that implements [`Ord`] by [`Sortable::order`].
-struct MergeKey<T>(T);
-
-impl<T: Sortable> Ord for MergeKey<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.order(&other.0)
-    }
-}
-
-impl<T: Sortable> PartialOrd for MergeKey<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T: Sortable> PartialEq for MergeKey<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<T: Sortable> Eq for MergeKey<T> {}
-
-/// A buffered reader of the items of one run.
-struct RunReader<'s, T> {
-    extents: std::slice::Iter<'s, Extent>,
-    current: Extent,
-    buffer: Vec<T>,
-    next: usize,
-    buffer_items: usize,
-    spill: &'s dyn Spill,
-}
-
-impl<'s, T: Sortable> RunReader<'s, T> {
-    fn new(run: &'s SortedRun, buffer_items: usize, spill: &'s dyn Spill) -> Self {
-        let current = Extent { offset: 0, items: 0 };
-        Self { extents: run.extents.iter(), current, buffer: Vec::new(), next: 0, buffer_items, spill }
-    }
-
-    fn next(&mut self) -> io::Result<Option<T>> {
-        if self.next == self.buffer.len() && !self.refill()? {
-            return Ok(None);
-        }
-        let item = self.buffer[self.next];
-        self.next += 1;
-        Ok(Some(item))
-    }
-
-    fn refill(&mut self) -> io::Result<bool> {
-        while self.current.items == 0 {
-            match self.extents.next() {
-                Some(extent) => self.current = *extent,
-                None => return Ok(false),
-            }
-        }
-        let items = self.buffer_items.min(self.current.items);
-        self.buffer.resize(items, T::zeroed());
-        self.spill.read_at(self.current.offset, bytemuck::cast_slice_mut(&mut self.buffer))?;
-        self.current.offset += (items * size_of::<T>()) as u64;
-        self.current.items -= items;
-        self.next = 0;
-        Ok(true)
+        let runs = std::mem::take(&mut self.runs);
+        Ok(self.sorted_runs(runs))
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::Mutex;
 
+    use parking_lot::Mutex;
     use proptest::prelude::*;
 
+    use super::super::SortedItemsIter;
+    use super::super::sorted_items::ITEMS_PER_CANCELLATION_CHECK;
     use super::*;
 
     /// A spill in memory.
@@ -400,34 +205,50 @@ pub(crate) mod tests {
 
     impl Spill for MemorySpill {
         fn append(&self, bytes: &[u8]) -> io::Result<u64> {
-            let mut space = self.0.lock().unwrap();
+            let mut space = self.0.lock();
             space.extend_from_slice(bytes);
             Ok((space.len() - bytes.len()) as u64)
         }
 
         fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
             let start = offset as usize;
-            bytes.copy_from_slice(&self.0.lock().unwrap()[start..start + bytes.len()]);
+            bytes.copy_from_slice(&self.0.lock()[start..start + bytes.len()]);
             Ok(())
         }
     }
 
-    fn sort_with_budget(items: &[u64], budget_bytes: usize) -> Vec<u64> {
-        let mut sorter = ExternalSorter::new(budget_bytes, Arc::new(MemorySpill::default()));
+    /// Sorts the items and reads them as a whole and by ranges.
+    fn sort_with_budget(items: &[u64], budget_bytes: usize, threads: usize) -> Vec<u64> {
+        let mut sorter = ExternalSorter::new(budget_bytes, threads, Arc::new(MemorySpill::default()));
         items.chunks(700).for_each(|chunk| sorter.extend(chunk).unwrap());
         let sorted = sorter.finish().unwrap();
         assert_eq!(sorted.item_count(), items.len());
-        let mut iter = sorted.iter().unwrap();
-        std::iter::from_fn(|| iter.next().unwrap()).collect()
+        let read_all = |mut iter: SortedItemsIter<u64>| std::iter::from_fn(move || iter.next().unwrap()).collect();
+        let all: Vec<u64> = read_all(sorted.iter().unwrap());
+        // Items that differ only in their last two bits must be in the same range.
+        let borders = sorted.range_borders().unwrap();
+        let range = |index| read_all(sorted.range(&borders, index, |item, border| item >> 2 < border >> 2).unwrap());
+        let ranges: Vec<Vec<u64>> = (0..borders.range_count()).map(range).collect();
+        assert_eq!(ranges.concat(), all);
+        let mut ends = ranges.iter().filter_map(|range| range.first().zip(range.last()));
+        let mut previous = ends.next().map(|(_, last)| last);
+        for (first, last) in ends {
+            assert!(previous.is_some_and(|previous| previous >> 2 < first >> 2));
+            previous = Some(last);
+        }
+        all
     }
 
     proptest! {
         #[test]
-        fn spilled_and_unspilled_items_come_out_in_order(items in prop::collection::vec(any::<u64>(), 0..5000)) {
+        fn any_budget_and_number_of_threads_sorts(
+            items in prop::collection::vec(prop_oneof![any::<u64>(), 0..500_u64], 0..5000),
+            budget_bytes in 0..60_000_usize,
+            threads in 1..9_usize,
+        ) {
             let mut expected = items.clone();
             expected.sort_unstable();
-            prop_assert_eq!(sort_with_budget(&items, 0), expected.clone());
-            prop_assert_eq!(sort_with_budget(&items, 1 << 20), expected);
+            prop_assert_eq!(sort_with_budget(&items, budget_bytes, threads), expected);
         }
     }
 
@@ -445,7 +266,7 @@ pub(crate) mod tests {
                 true
             }
         }
-        let mut sorter = ExternalSorter::new(1 << 24, Arc::new(CancelledSpill));
+        let mut sorter = ExternalSorter::new(1 << 24, 1, Arc::new(CancelledSpill));
         sorter.extend(&(0..u64::from(ITEMS_PER_CANCELLATION_CHECK)).collect::<Vec<_>>()).unwrap();
         let sorted = sorter.finish().unwrap();
         let mut iter = sorted.iter().unwrap();
@@ -459,6 +280,7 @@ pub(crate) mod tests {
             (0..(MAX_FAN_IN * MIN_ITEMS * 2 + 5) as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut expected = items.clone();
         expected.sort_unstable();
-        assert_eq!(sort_with_budget(&items, 0), expected);
+        assert_eq!(sort_with_budget(&items, 0, 1), expected);
+        assert_eq!(sort_with_budget(&items, 0, 3), expected);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. A reader rejects a higher version.
+/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. Readers reject a file of another version
+/// ([`check_version`](super::check_version)). Columns that are added at the end do not change the version.
 pub const VERSION: &str = "1";
 /// Key of the schema metadata that holds [`VERSION`].
 pub const VERSION_KEY: &str = "godwit.hits";
@@ -46,7 +47,7 @@ pub fn hits() -> SchemaRef {
 }
 
 /// The columns that are fields of the tabular output of BLAST+, by their names in the option `-outfmt`.
-pub const TABLE_FIELDS: [(&str, DataType); 25] = [
+pub const TABLE_FIELDS: [(&str, DataType); 29] = [
     ("qaccver", DataType::Utf8),
     ("saccver", DataType::Utf8),
     ("pident", DataType::Float64),
@@ -72,7 +73,12 @@ pub const TABLE_FIELDS: [(&str, DataType); 25] = [
     ("staxid", DataType::Int32),
     ("stitle", DataType::Utf8),
     ("btop", DataType::Utf8),
+    ("ssciname", DataType::Utf8),
+    ("scomname", DataType::Utf8),
+    ("sblastname", DataType::Utf8),
+    ("sskingdom", DataType::Utf8),
 ];
 
 /// Fields that may be null, because not every database or search program has them.
-const NULLABLE_FIELDS: [&str; 5] = ["qcovs", "qcovhsp", "staxid", "stitle", "btop"];
+const NULLABLE_FIELDS: [&str; 9] =
+    ["qcovs", "qcovhsp", "staxid", "stitle", "btop", "ssciname", "scomname", "sblastname", "sskingdom"];

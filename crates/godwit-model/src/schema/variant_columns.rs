@@ -7,13 +7,17 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. A reader rejects a higher version.
+/// Version of this schema, stored in the schema metadata under [`VERSION_KEY`]. Readers reject a file of another version
+/// ([`check_version`](super::check_version)). Columns that are added at the end do not change the version.
 pub const VERSION: &str = "1";
 /// Key of the schema metadata that holds [`VERSION`].
 pub const VERSION_KEY: &str = "godwit.variants";
 /// Key of the schema metadata that holds the text of the VCF header, from `##fileformat` to `#CHROM`. A line feed ends
 /// each line.
 pub const HEADER_KEY: &str = "vcf.header";
+
+/// Columns that follow from other columns.
+pub const DERIVED_COLUMNS: [&str; 4] = ["contig_id", "end_position", "genotype_alleles", "genotype_phased"];
 
 /// The type of the values of a field (VCFv4.4 §1.4.2: `Type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::extended_attributes::{DATASET_ATTRIBUTE, DIGEST_ATTRIBUTE};
 use super::*;
 use crate::inode_table::ROOT_INODE;
 use crate::local_storage::LocalStorage;
+use crate::slow_storage::SlowStorage;
 
 struct Fixture {
     root: tempfile::TempDir,
@@ -17,21 +18,27 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    fixture_of(|root| Arc::new(LocalStorage::new(root))).0
+}
+
+/// Returns a tree of a storage of an empty directory, and the storage.
+fn fixture_of<S: Storage>(storage_of: impl Fn(&Path) -> Arc<S>) -> (Fixture, Arc<S>) {
     let (root, scratch) = (tempfile::tempdir().expect("it can be made"), tempfile::tempdir().expect("it can be made"));
-    let storage = Arc::new(LocalStorage::new(root.path()));
-    let tree = FileTree::new(storage, scratch.path(), Path::new("runs"), Arc::new(|message: &str| panic!("{message}")));
-    Fixture { root, scratch, tree }
+    let (storage, log) = (storage_of(root.path()), Arc::new(|message: &str| panic!("{message}")));
+    let tree = FileTree::new(storage.clone(), scratch.path(), Path::new("runs"), log);
+    (Fixture { root, scratch, tree }, storage)
 }
 
 impl Fixture {
     fn create(&self, name: &str) -> (u64, u64) {
-        let (inode, _, opened) = self.tree.create(ROOT_INODE, name.as_ref(), 0o644, false, false).expect("it succeeds");
+        let (inode, _, opened) =
+            self.tree.create(ROOT_INODE, name.as_ref(), 0o644, false, Access::Write).expect("it succeeds");
         (inode, opened.handle)
     }
 
     fn open(&self, name: &str) -> (u64, u64) {
         let (inode, _) = self.tree.look_up(ROOT_INODE, name.as_ref()).expect("it succeeds");
-        (inode, self.tree.open(inode, false).expect("it succeeds").handle)
+        (inode, self.tree.open(inode, Access::Read).expect("it succeeds").handle)
     }
 
     fn stored(&self, name: &str) -> Option<Vec<u8>> {
@@ -82,11 +89,11 @@ fn open_files_keep_their_content_when_they_are_removed_or_replaced() {
 #[test]
 fn a_file_that_another_client_created_in_the_meantime_is_not_replaced_by_an_exclusive_one() {
     let fixture = fixture();
-    let (_, _, opened) = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o644, true, false).unwrap();
+    let (_, _, opened) = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o644, true, Access::Write).unwrap();
     fs::write(fixture.root.path().join("a"), "other").unwrap();
     assert_eq!(fixture.tree.flush(opened.handle).unwrap_err().errno, libc::EEXIST);
     assert_eq!(fixture.stored("a").as_deref(), Some(&b"other"[..]));
-    let again = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o644, true, false);
+    let again = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o644, true, Access::Write);
     assert_eq!(again.map(|_| ()).unwrap_err().errno, libc::EEXIST);
 }
 
@@ -109,7 +116,7 @@ fn a_handle_of_a_replaced_version_serves_no_bytes_for_the_pages_of_another_one()
     // This mount changes name and time of the file: its handles are valid as before.
     fixture.tree.rename((ROOT_INODE, "a".as_ref()), (ROOT_INODE, "b".as_ref()), true).unwrap();
     let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
-    fixture.tree.set_attributes(inode, false, None, None, Some(time)).unwrap();
+    fixture.tree.set_attributes(inode, None, None, None, Some(time)).unwrap();
     assert_eq!(fixture.tree.read(new, 0, 9).unwrap(), &b"second"[..]);
     assert_eq!(fixture.tree.read(old, 0, 9).unwrap_err().errno, libc::ESTALE);
 }
@@ -118,14 +125,22 @@ fn a_handle_of_a_replaced_version_serves_no_bytes_for_the_pages_of_another_one()
 fn a_handle_of_a_replaced_version_neither_writes_nor_reads_staged_content_of_another_one() {
     let fixture = fixture();
     fs::write(fixture.root.path().join("a"), "first").unwrap();
-    let (_, old) = fixture.open("a");
+    let (inode, old) = fixture.open("a");
     replace_file(&fixture, "a", "second");
+    let set_size = |handle, size| fixture.tree.set_attributes(inode, Some(handle), Some(size), None, None);
+    for size in [0, 3] {
+        assert_eq!(set_size(old, size).unwrap_err().errno, libc::ESTALE);
+    }
     assert_eq!(fixture.tree.write(old, 0, b"x").unwrap_err().errno, libc::ESTALE);
     let (_, new) = fixture.open("a");
     fixture.tree.write(new, 6, b"!").unwrap();
     assert_eq!(fixture.tree.read(old, 0, 9).unwrap_err().errno, libc::ESTALE);
     assert_eq!(fixture.tree.write(old, 0, b"x").unwrap_err().errno, libc::ESTALE);
+    for size in [0, 3] {
+        assert_eq!(set_size(old, size).unwrap_err().errno, libc::ESTALE);
+    }
     assert_eq!(fixture.tree.read(new, 0, 9).unwrap(), &b"second!"[..]);
+    assert_eq!(set_size(new, 7).unwrap().size_bytes, 7);
     fixture.tree.release(old);
     fixture.tree.release(new);
     assert_eq!(fixture.stored("a").as_deref(), Some(&b"second!"[..]));
@@ -151,7 +166,7 @@ fn a_handle_of_a_file_that_another_client_removed_does_not_use_a_new_file_of_its
 fn changes_of_open_files_are_stored_when_the_mount_ends_and_modes_without_reading_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
     let fixture = fixture();
-    let (_, _, opened) = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o200, false, false).unwrap();
+    let (_, _, opened) = fixture.tree.create(ROOT_INODE, "a".as_ref(), 0o200, false, Access::Write).unwrap();
     fixture.tree.write(opened.handle, 0, b"open").unwrap();
     let scratch = fs::read_dir(fixture.scratch.path()).unwrap().next().unwrap().unwrap();
     assert!(fixture.tree.has_unstored_changes());
@@ -189,6 +204,134 @@ fn extended_attributes_are_the_digest_and_the_dataset() {
     assert_eq!(value(DIGEST_ATTRIBUTE), Some(digest.into_bytes()));
     assert_eq!(value(DATASET_ATTRIBUTE), Some(b"runs/a.bam".to_vec()));
     assert_eq!(value("user.other"), None);
+}
+
+#[test]
+fn other_files_are_opened_and_renamed_while_a_renamed_file_is_uploaded() {
+    let (fixture, storage) = fixture_of(|root| Arc::new(SlowStorage::new(root)));
+    fs::write(fixture.root.path().join("stored"), "stored").unwrap();
+    let (_, written) = fixture.create("written");
+    fixture.tree.write(written, 0, b"written").unwrap();
+    let uploads = storage.hold_uploads();
+    let (tree, name) = (&fixture.tree, |name: &'static str| (ROOT_INODE, name.as_ref()));
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| tree.rename(name("written"), name("written-2"), true));
+        storage.wait_for_uploads(1);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            tree.rename(name("stored"), name("stored-2"), true).unwrap();
+            let (inode, _) = tree.look_up(ROOT_INODE, "stored-2".as_ref()).unwrap();
+            let opened = tree.open(inode, Access::Read).unwrap();
+            sender.send(tree.read(opened.handle, 0, 9).unwrap()).unwrap();
+            tree.release(opened.handle);
+        });
+        let read = receiver.recv_timeout(Duration::from_secs(20));
+        let is_renamed = slow.is_finished();
+        drop(uploads);
+        slow.join().unwrap().unwrap();
+        assert_eq!((read.as_deref(), is_renamed), (Ok(&b"stored"[..]), false));
+    });
+    fixture.tree.release(written);
+    assert_eq!(fixture.stored("written-2").as_deref(), Some(&b"written"[..]));
+    assert_eq!(fixture.stored("written"), None);
+}
+
+#[test]
+fn a_file_that_is_written_at_the_new_name_while_a_rename_uploads_is_replaced() {
+    let (fixture, storage) = fixture_of(|root| Arc::new(SlowStorage::new(root)));
+    fs::write(fixture.root.path().join("target"), "target").unwrap();
+    let (_, written) = fixture.create("written");
+    fixture.tree.write(written, 0, b"written").unwrap();
+    let uploads = storage.hold_uploads();
+    let tree = &fixture.tree;
+    let late = std::thread::scope(|scope| {
+        let renamed = scope.spawn(|| {
+            tree.rename((ROOT_INODE, "written".as_ref()), (ROOT_INODE, "target".as_ref()), true).unwrap();
+        });
+        storage.wait_for_uploads(1);
+        let (_, late) = fixture.open("target");
+        tree.write(late, 6, b"!").unwrap();
+        drop(uploads);
+        renamed.join().unwrap();
+        late
+    });
+    assert_eq!(tree.read(late, 0, 9).unwrap(), &b"target!"[..]);
+    tree.release(late);
+    tree.release(written);
+    assert_eq!(fixture.stored("target").as_deref(), Some(&b"written"[..]));
+}
+
+#[test]
+fn a_handle_that_is_released_late_does_not_store_a_part_of_the_content_of_another_one() {
+    let fixture = fixture();
+    let (inode, first) = fixture.create("a");
+    fixture.tree.write(first, 0, b"first").unwrap();
+    fixture.tree.flush(first).unwrap();
+    let second = fixture.tree.open(inode, Access::Truncate).unwrap().handle;
+    fixture.tree.write(second, 0, b"third ").unwrap();
+    fixture.tree.release(first);
+    let (_, reader) = fixture.open("a");
+    fixture.tree.close(reader).unwrap();
+    fixture.tree.release(reader);
+    assert_eq!(fixture.stored("a").as_deref(), Some(&b"first"[..]));
+    fixture.tree.write(second, 6, b"content").unwrap();
+    // A memory map is written after the file was closed.
+    fixture.tree.flush(second).unwrap();
+    fixture.tree.write(second, 0, b"T").unwrap();
+    let (_, third) = fixture.open("a");
+    fixture.tree.release(second);
+    assert_eq!(fixture.stored("a").as_deref(), Some(&b"Third content"[..]));
+    fixture.tree.release(third);
+}
+
+/// Returns the size of a listed entry; `None` if it was removed.
+fn listed_size(fixture: &Fixture, directory: u64, name: &str) -> Option<u64> {
+    let directory = fixture.tree.directory_with_attributes(directory).unwrap();
+    let entry = directory.entries().iter().find(|entry| entry.name == *name).unwrap();
+    let found = fixture.tree.look_up_listed(&directory, entry).unwrap();
+    found.map(|(_, attributes, lifetime)| {
+        assert!(lifetime <= ATTRIBUTE_LIFETIME);
+        attributes.size_bytes
+    })
+}
+
+#[test]
+fn a_listing_gives_no_attributes_that_are_older_than_those_that_the_kernel_has() {
+    let fixture = fixture();
+    let stored = |name: &str| fixture.root.path().join(name);
+    for name in ["other", "seen", "appended", "resized", "removed", "moved"] {
+        fs::write(stored(name), "1").unwrap();
+    }
+    let directory = fixture.tree.open_directory(ROOT_INODE).unwrap();
+    // Another client changes two files, and the kernel receives the attributes of one of them.
+    for name in ["other", "seen"] {
+        fs::write(stored(name), "12").unwrap();
+    }
+    fixture.tree.look_up(ROOT_INODE, "seen".as_ref()).unwrap();
+    assert_eq!(listed_size(&fixture, directory, "other"), Some(1));
+    let (inode, handle) = fixture.open("appended");
+    fixture.tree.write(handle, 1, b"2").unwrap();
+    assert_eq!(listed_size(&fixture, directory, "appended"), Some(2));
+    fixture.tree.flush(handle).unwrap();
+    fixture.tree.release(handle);
+    fixture.tree.forget(inode, 2);
+    let (resized, _) = fixture.tree.look_up(ROOT_INODE, "resized".as_ref()).unwrap();
+    fixture.tree.set_attributes(resized, None, Some(2), None, None).unwrap();
+    fixture.tree.remove_file(ROOT_INODE, "removed".as_ref()).unwrap();
+    fixture.tree.rename((ROOT_INODE, "moved".as_ref()), (ROOT_INODE, "moved-2".as_ref()), true).unwrap();
+    let sizes = ["seen", "appended", "resized", "removed", "moved"].map(|name| listed_size(&fixture, directory, name));
+    assert_eq!(sizes, [Some(2), Some(2), Some(2), None, None]);
+    // A listing that is too old is made again; its entries and their order stay.
+    let names = |directory| {
+        fixture.tree.directory(directory).unwrap().entries().iter().map(|entry| entry.name.clone()).collect::<Vec<_>>()
+    };
+    let before = names(directory);
+    std::thread::sleep(ATTRIBUTE_LIFETIME);
+    let sizes = ["other", "seen", "removed"].map(|name| listed_size(&fixture, directory, name));
+    assert_eq!(sizes, [Some(2), Some(2), None]);
+    assert_eq!(names(directory), before);
+    fixture.tree.release_directory(directory);
+    assert_eq!(fixture.tree.directory(directory).map(drop).unwrap_err().errno, libc::EBADF);
 }
 
 /// The contents of files as POSIX describes them: names and open handles refer to contents.
@@ -230,7 +373,7 @@ fn compare_with_model(seed: u64, operations: usize) {
             (4, _, Some(content)) => {
                 let size = numbers.below(6000);
                 let (inode, _) = fixture.tree.look_up(ROOT_INODE, name.as_ref()).expect(&case);
-                fixture.tree.set_attributes(inode, false, Some(size as u64), None, None).expect(&case);
+                fixture.tree.set_attributes(inode, None, Some(size as u64), None, None).expect(&case);
                 model.contents[content].resize(size, 0);
             }
             (5, _, Some(content)) => {

@@ -4,9 +4,11 @@
 //! was open gets `ESTALE` once the pages, or the staged content, are those of another version.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
-use super::{FileTree, OpenFile, is_same_version, lock, stale};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+
+use super::{FileTree, OpenFile, is_same_version, stale};
 use crate::staged_file::StagedFile;
 use crate::storage::{Attributes, StorageError, StoredFile};
 
@@ -14,7 +16,7 @@ impl OpenFile {
     /// Reports whether a version is the one that was opened. A handle that was opened with staged content has no version
     /// of its own.
     pub(super) fn accepts(&self, version: &Attributes) -> bool {
-        lock(&self.stored).as_ref().is_none_or(|stored| is_same_version(&stored.attributes(), version))
+        self.stored.lock().as_ref().is_none_or(|stored| is_same_version(&stored.attributes(), version))
     }
 
     /// Returns `ESTALE` if the staged content is based on another version than the one that was opened.
@@ -49,8 +51,8 @@ impl FileTree {
 
     /// Returns the stored file of a handle; `None` if the kernel has pages of another version.
     fn cached_stored(&self, open: &OpenFile) -> Result<Option<Arc<dyn StoredFile>>, StorageError> {
-        let stored = lock(&open.stored).clone().ok_or_else(stale)?;
-        let cached = lock(&self.inodes).get(open.inode).and_then(|inode| inode.cached);
+        let stored = open.stored.lock().clone().ok_or_else(stale)?;
+        let cached = self.inodes.lock().get(open.inode).and_then(|inode| inode.cached);
         Ok(cached.is_none_or(|cached| is_same_version(&cached, &stored.attributes())).then_some(stored))
     }
 
@@ -58,41 +60,44 @@ impl FileTree {
     /// the time is part of the version that a handle reads.
     pub(super) fn reopen_handles(&self, inode: u64, path: &Path, before: &Attributes) -> Result<(), StorageError> {
         let is_affected = |open: &&Arc<OpenFile>| {
-            let stored = lock(&open.stored);
+            let stored = open.stored.lock();
             open.inode == inode && stored.as_ref().is_some_and(|stored| is_same_version(&stored.attributes(), before))
         };
-        let affected: Vec<_> = lock(&self.handles).values().filter(is_affected).cloned().collect();
+        let affected: Vec<_> = self.handles.lock().values().filter(is_affected).cloned().collect();
         if !affected.is_empty() {
             let stored = self.storage.open(path)?;
-            if let Some(cached) = lock(&self.inodes).get_mut(inode).and_then(|inode| inode.cached.as_mut())
+            if let Some(cached) = self.inodes.lock().get_mut(inode).and_then(|inode| inode.cached.as_mut())
                 && is_same_version(cached, before)
             {
                 *cached = stored.attributes();
             }
-            affected.iter().for_each(|open| *lock(&open.stored) = Some(stored.clone()));
+            affected.iter().for_each(|open| *open.stored.lock() = Some(stored.clone()));
         }
         Ok(())
     }
 
-    /// Waits until this mount has finished changes of names and times, and delays further ones.
-    pub(super) fn lock_versions(&self) -> RwLockReadGuard<'_, ()> {
-        self.version_changes.read().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until this mount has finished changes of names and times, and delays further ones. Returns the number of
+    /// changes until now.
+    pub(super) fn lock_versions(&self) -> RwLockReadGuard<'_, u64> {
+        self.version_changes.read()
     }
 
-    /// Locks names and times for a change.
-    pub(super) fn lock_version_changes(&self) -> RwLockWriteGuard<'_, ()> {
-        self.version_changes.write().unwrap_or_else(PoisonError::into_inner)
+    /// Locks names and times for a change, and counts it.
+    pub(super) fn lock_version_changes(&self) -> RwLockWriteGuard<'_, u64> {
+        let mut changes = self.version_changes.write();
+        *changes += 1;
+        changes
     }
 
     /// Opens a file again that this mount has renamed while it is open. Returns `None` if the file at the present path
     /// is another version.
     pub(super) fn reopen(&self, open: &OpenFile) -> Option<Arc<dyn StoredFile>> {
-        let before = lock(&open.stored).clone()?;
+        let before = open.stored.lock().clone()?;
         let stored = self.storage.open(&self.path(open.inode).ok()?).ok()?;
         if !is_same_version(&stored.attributes(), &before.attributes()) {
             return None;
         }
-        *lock(&open.stored) = Some(stored.clone());
+        *open.stored.lock() = Some(stored.clone());
         Some(stored)
     }
 }

@@ -1,11 +1,11 @@
 //! Appending of finished blocks to the job directory. The data of a block are made durable before the journal line.
 
 use std::io;
-use std::sync::{MutexGuard, PoisonError};
 
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan};
+use parking_lot::MutexGuard;
 
 use super::JobDirectory;
 use crate::journal::{AlignJournalEntry, BlockEntry};
@@ -14,7 +14,7 @@ use crate::runs::RunTable;
 impl JobDirectory {
     /// Starts to append a block. Other threads that call this function wait until the returned appender is dropped.
     pub fn append_block(&self) -> BlockAppender<'_> {
-        let turn = self.append_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.append_lock.lock();
         // Discard the digest of bytes that a failed append may have written.
         self.blocks_file.take_digest();
         BlockAppender { job_directory: self, offset: self.blocks_file.bytes(), _turn: turn }
@@ -69,7 +69,7 @@ impl BlockAppender<'_> {
                 .append(&AlignJournalEntry::Plan { starts: plan.starts().iter().map(|start| start.0).collect() })?;
             let _ = run.partition_plan.set(plan.clone());
         }
-        let fed = run.fed_blocks.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let fed = run.fed_blocks.lock().remove(&id);
         let (reads, reads_checksum) =
             fed.ok_or_else(|| io::Error::other("the aligner returned a block that was never sent"))?;
         let kept_content = reads_checksum.clone();
@@ -89,7 +89,7 @@ impl BlockAppender<'_> {
             barcode_bytes: barcodes.len() as u64,
             checksum,
         }))?;
-        run.checkpointed_blocks.lock().unwrap_or_else(PoisonError::into_inner).insert(id, kept_content);
+        run.checkpointed_blocks.lock().insert(id, kept_content);
         run.resumable.unregister();
         Ok(())
     }

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use godwit_formats::fastq::FastqResumePoint;
 use godwit_io::bgzf::WINDOW_BYTES;
 use godwit_kernels::sort::Spill;
 use godwit_model::BlockId;
+use parking_lot::Mutex;
 
 use super::JobDirectory;
 use crate::journal::{AlignJournalEntry, BlockStartEntry};
@@ -51,7 +52,7 @@ impl BlockStarts {
 
     /// Adds an entry that an earlier process wrote to the journal.
     pub(super) fn add_entry(&self, entry: BlockStartEntry) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.id, entry);
+        self.entries.lock().insert(entry.id, entry);
     }
 
     fn read(&self, entry: &BlockStartEntry) -> io::Result<Option<Vec<FastqResumePoint>>> {
@@ -87,7 +88,7 @@ impl JobDirectory {
         let offsets = |places: &[FastqResumePoint]| {
             places.iter().map(|place| place.resume_point.access_point.offset).collect::<Vec<_>>()
         };
-        let mut noted = starts.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = starts.entries.lock();
         let before = noted.range(BlockId { ordinal: 0, ..id }..=id).next_back();
         if before.is_some_and(|(_, before)| offsets(&before.file_positions) == offsets(&file_positions)) {
             return Ok(());
@@ -114,7 +115,7 @@ impl JobDirectory {
     /// # Errors
     /// The I/O error of the file system.
     pub fn latest_block_start(&self, id: BlockId) -> io::Result<Option<BlockStart>> {
-        let noted = self.block_starts.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.block_starts.entries.lock();
         for (id, entry) in noted.range(BlockId { ordinal: 0, ..id }..=id).rev() {
             if let Some(file_positions) = self.block_starts.read(entry)? {
                 return Ok(Some(BlockStart { id: *id, first_ordinal: entry.first_ordinal, file_positions }));

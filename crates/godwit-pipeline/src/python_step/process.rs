@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_buffer::BooleanBuffer;
@@ -15,6 +15,7 @@ use godwit_engines::{EngineError, LineProtocolChild};
 use godwit_files::create_unnamed_file;
 use godwit_io::random_access::LocalFile;
 use godwit_model::message_with_causes;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::PythonStep;
@@ -53,11 +54,11 @@ impl std::fmt::Debug for IdleProcesses {
 
 impl IdleProcesses {
     pub(super) fn pop(&self) -> Option<PythonStepProcess> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.0.lock().pop()
     }
 
     pub(super) fn push(&self, worker: PythonStepProcess) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.0.lock().push(worker);
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, DuplicateMarker, DuplicateMarkerOptions, DuplicateMarks};
 use godwit_model::{BlockId, Genome, PartitionPlan, RecordId, SortKey};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::picard::PicardMetricsRequest;
@@ -53,7 +54,7 @@ pub struct ReduceOptions {
     pub marking_command_line: String,
     /// Number of partitions into which the genome is divided.
     pub partitions: u32,
-    /// Number of threads that write.
+    /// Number of threads that decide duplicates and write.
     pub threads: usize,
     /// The division of the memory limit.
     pub memory: MemoryPlan,
@@ -135,6 +136,7 @@ impl Collector {
                 report_optical: marking.separates_optical(*duplicates),
                 report_sets: marking.tag_set_members,
                 memory_bytes: options.memory.marker_bytes,
+                threads: options.threads,
             };
             Mutex::new(DuplicateMarker::new(marker_options, spill.clone()))
         });
@@ -173,7 +175,7 @@ impl Collector {
                     );
                     return Err(failed(misfit));
                 }
-                let marker = marker.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let marker = marker.get_mut();
                 marker.add_block(block.id, &block.signatures, details).map_err(failed)?;
             }
             *self.records.get_mut() += block.records;
@@ -197,7 +199,7 @@ impl Collector {
         let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
         if let Some(marker) = &self.marker {
             let details = self.options.writing.marking.block_details(&chunks)?;
-            let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut marker = marker.lock();
             marker.add_block(id, signatures, details).map_err(scratch)?;
         }
         let sorted = SortedBlock::new(chunks, keys);
@@ -242,7 +244,7 @@ impl Collector {
             kept.map_err(scratch)?;
         }
         if let Some(marker) = &self.marker {
-            let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut marker = marker.lock();
             marker.add_block(id, &signatures, details).map_err(scratch)?;
         }
         self.records.fetch_add(records, Ordering::Relaxed);
@@ -257,7 +259,7 @@ impl Collector {
     /// Ends the input and decides which records are duplicates.
     pub(super) fn finish(self, genome: &Genome) -> Result<CollectedRuns, PipelineError> {
         let started = Instant::now();
-        let marker = self.marker.map(|marker| marker.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let marker = self.marker.map(|marker| marker.into_inner());
         let marking = marker
             .map(DuplicateMarker::finish)
             .transpose()

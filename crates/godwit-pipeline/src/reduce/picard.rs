@@ -1,21 +1,23 @@
 //! Picard's metrics of a BAM: their request, the data that all threads share, and their computation for a file that is
 //! written in partitions.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::atomic::Ordering;
 
 use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::bam::{self, RecordBuffer};
 use godwit_formats::sam::Header;
 use godwit_io::bgzf;
+use godwit_kernels::qc::{Alignment, AlignmentBuffer, RecordCounts};
+use godwit_kernels::threads::for_each_index;
 use godwit_metrics::{
     IntervalList, JoinedMetrics, Metric, MetricsError, MetricsFile, OrderedMetrics, PartitionCounts, PartitionJoiner,
     PartitionMetrics, RecordMetrics, ReferenceCounts, TargetLists,
 };
 use godwit_model::{Genome, RawRecord};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::outputs::{Format, Outputs};
@@ -61,9 +63,9 @@ impl PicardMetricsRequest {
         Ok(())
     }
 
-    /// Returns the paths of the interval lists.
-    pub fn interval_lists(&self) -> impl Iterator<Item = &Path> {
-        [&self.targets, &self.baits, &self.amplicons].into_iter().flatten().map(PathBuf::as_path)
+    /// Returns the paths of the interval lists, each once: baits and targets are often the same file.
+    pub fn interval_lists(&self) -> BTreeSet<&Path> {
+        [&self.targets, &self.baits, &self.amplicons].into_iter().flatten().map(PathBuf::as_path).collect()
     }
 
     /// Returns a text of all values on which the metrics of given records depend, for fingerprints of jobs: the names of
@@ -163,26 +165,22 @@ impl PicardInputs {
     /// # Errors
     /// [`MetricsError::Reference`] if the reference cannot be read.
     pub fn count_reference(&self, threads: usize) -> Result<ReferenceCounts, MetricsError> {
-        let mut counts = ReferenceCounts::default();
-        if !self.needs_reference_counts {
-            return Ok(counts);
+        let counts = Mutex::new(ReferenceCounts::default());
+        if self.needs_reference_counts {
+            let contigs = self.genome.contigs();
+            for_each_index(
+                threads,
+                contigs.len(),
+                || self.windows.clone(),
+                |windows, at| {
+                    let mut contig = ReferenceCounts::default();
+                    contig.add_contig(windows, at as i32, contigs[at].length)?;
+                    counts.lock().merge(&contig);
+                    Ok::<_, MetricsError>(())
+                },
+            )?;
         }
-        let next = AtomicUsize::new(0);
-        let count_contigs = || -> Result<ReferenceCounts, MetricsError> {
-            let (mut counts, mut windows) = (ReferenceCounts::default(), self.windows.clone());
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(contig) = self.genome.contigs().get(at) else { return Ok(counts) };
-                counts.add_contig(&mut windows, at as i32, contig.length)?;
-            }
-        };
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(count_contigs)).collect();
-            for worker in workers {
-                counts.merge(&worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            }
-            Ok(counts)
-        })
+        Ok(counts.into_inner())
     }
 
     /// Warns of OxoG if it is requested and not among the files, because a read has no read group.
@@ -214,6 +212,7 @@ impl PicardInputs {
         let input = bgzf::Reader::open_any(bam, threads, false).map_err(|error| failed(error.into()))?;
         let mut source = bam::Reader::new(input).map_err(failed)?;
         let (mut ordered, mut windows) = (self.ordered.clone(), self.windows.clone());
+        let mut decoder = AlignmentBuffer::default();
         loop {
             if monitor.cancelled.load(Ordering::Relaxed) {
                 return Err(PipelineError::Interrupted);
@@ -224,7 +223,7 @@ impl PicardInputs {
             }
             for bytes in buffer.records() {
                 let record = RawRecord::from_trusted_bytes(bytes);
-                ordered.add(record, record.flag(), &mut windows)?;
+                ordered.add(record, &decoder.decode(record, record.flag()), &mut windows)?;
             }
         }
     }
@@ -262,13 +261,15 @@ impl PicardJob {
 
     /// Adds the counts of the partition with the index `at` in the file.
     pub(super) fn add_partition(&self, at: usize, counts: PartitionCounts) -> Result<(), MetricsError> {
-        let mut joiner = self.joiner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut joiner = self.joiner.lock();
         joiner.get_or_insert_with(|| self.inputs.new_joiner()).add(at, counts)
     }
 
-    pub(super) fn finish(self) -> FinishedPicardJob {
-        let joiner = self.joiner.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let joined = joiner.unwrap_or_else(|| self.inputs.new_joiner()).finish();
+    /// Ends the job. `counts`: the counts of all records.
+    pub(super) fn finish(self, counts: &RecordCounts) -> FinishedPicardJob {
+        let joiner = self.joiner.into_inner();
+        let mut joined = joiner.unwrap_or_else(|| self.inputs.new_joiner()).finish();
+        joined.records.set_record_counts(counts);
         FinishedPicardJob { inputs: self.inputs, joined }
     }
 }
@@ -276,13 +277,14 @@ impl PicardJob {
 impl PicardThread<'_> {
     pub(super) fn start_partition(&mut self, split: &SplitPartition) {
         let PicardInputs { records, ordered, .. } = &self.job.inputs;
-        self.partition = Some(PartitionMetrics::new(records.clone(), ordered, split.from, split.until));
+        let records = records.clone().without_record_counts();
+        self.partition = Some(PartitionMetrics::new(records, ordered, split.from, split.until));
     }
 
-    /// Counts a record of the partition, which is written with this FLAG.
-    pub(super) fn add(&mut self, record: RawRecord, flag: u16) -> Result<(), MetricsError> {
+    /// Counts a record of the partition.
+    pub(super) fn add(&mut self, record: RawRecord, alignment: &Alignment) -> Result<(), MetricsError> {
         let Some(partition) = &mut self.partition else { return Ok(()) };
-        partition.add(record, flag, &mut self.windows)
+        partition.add(record, alignment, &mut self.windows)
     }
 
     /// Ends the partition and returns its counts.
@@ -307,7 +309,7 @@ impl FinishedPicardJob {
         monitor: JobMonitor,
     ) -> Result<Vec<MetricsFile>, PipelineError> {
         let bam = outputs.path(Format::Bam);
-        let counts = self.inputs.count_reference(threads)?;
+        let reference_counts = self.inputs.count_reference(threads)?;
         let JoinedMetrics { records, ordered, is_incomplete } = self.joined;
         let ordered = match is_incomplete {
             true => {
@@ -320,10 +322,10 @@ impl FinishedPicardJob {
             false => Some(ordered),
         };
         let input = bam.file_name().unwrap_or_default().to_string_lossy();
-        let mut files = records.into_files(&counts, &input);
+        let mut files = records.into_files(&reference_counts, &input);
         match ordered {
             Some(ordered) => {
-                files.extend(ordered.into_files(&counts, &mut self.inputs.windows.clone(), &input)?);
+                files.extend(ordered.into_files(&reference_counts, &mut self.inputs.windows.clone(), &input)?);
                 self.inputs.warn_of_omitted_oxog(&files, monitor.observer);
             }
             None => self.inputs.warn_of_missing_bam(monitor.observer),

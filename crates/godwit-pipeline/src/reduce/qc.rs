@@ -3,15 +3,16 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use godwit_files::AtomicSet;
 use godwit_formats::fasta::{self, FaiRecord, IndexedReader};
 use godwit_kernels::qc::{
-    DepthMerger, GenomeCoverage, PartitionCoverage, PartitionDepth, RecordCounts, ReferenceBases,
+    AlignmentBuffer, DepthMerger, GenomeCoverage, PartitionCoverage, PartitionDepth, RecordCounts, ReferenceBases,
 };
 use godwit_metrics::{Metric, MetricsFile, PartitionCounts};
 use godwit_model::{Genome, RawRecord};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::collector::WritingOptions;
@@ -49,6 +50,7 @@ pub(super) struct QcJob {
 /// Metrics that one thread has counted.
 pub(super) struct QcThread<'j> {
     job: &'j QcJob,
+    buffer: AlignmentBuffer,
     counts: RecordCounts,
     depth: PartitionDepth,
     reference: Option<ReferenceWindows>,
@@ -120,6 +122,7 @@ impl QcJob {
     pub(super) fn new_thread(&self) -> QcThread<'_> {
         QcThread {
             job: self,
+            buffer: AlignmentBuffer::default(),
             counts: RecordCounts::default(),
             depth: PartitionDepth::default(),
             reference: self.reference.clone().map(ReferenceWindows::from),
@@ -132,18 +135,19 @@ impl QcJob {
         if let (Some(job), Some(counts)) = (&self.picard, part.picard) {
             job.add_partition(at, counts)?;
         }
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).merge(&part.counts);
-        self.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, part.depth);
+        self.counts.lock().merge(&part.counts);
+        self.depth.lock().add(at, part.depth);
         Ok(())
     }
 
     /// Returns the metrics of the whole output, and Picard's metrics, if requested. All threads must have ended.
     pub(super) fn finish(self, genome: &Genome) -> (Qc, Option<FinishedPicardJob>) {
-        let counts = self.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let depth = self.depth.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.into_inner();
+        let depth = self.depth.into_inner();
         let is_reference_compared = self.reference.is_some();
+        let picard = self.picard.map(|job| job.finish(&counts));
         let qc = Qc { counts, coverage: depth.finish(genome), is_reference_compared, picard_files: Vec::new() };
-        (qc, self.picard.map(PicardJob::finish))
+        (qc, picard)
     }
 }
 
@@ -159,9 +163,10 @@ impl QcThread<'_> {
     pub(super) fn add(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         let contig = usize::try_from(record.contig()).unwrap_or(usize::MAX);
         self.depth.add(record, flag, self.job.contig_lengths.get(contig).copied().unwrap_or(0));
-        self.counts.add(record, flag, self.reference.as_mut())?;
+        let alignment = self.buffer.decode(record, flag);
+        self.counts.add(record, &alignment, self.reference.as_mut())?;
         match &mut self.picard {
-            Some(picard) => picard.add(record, flag).map_err(io::Error::other),
+            Some(picard) => picard.add(record, &alignment).map_err(io::Error::other),
             None => Ok(()),
         }
     }
@@ -174,7 +179,7 @@ impl QcThread<'_> {
             job.add_partition(at, counts).map_err(io::Error::other)?;
         }
         let depth = self.depth.finish();
-        self.job.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, depth);
+        self.job.depth.lock().add(at, depth);
         Ok(())
     }
 
@@ -187,7 +192,7 @@ impl QcThread<'_> {
 
 impl Drop for QcThread<'_> {
     fn drop(&mut self) {
-        self.job.counts.lock().unwrap_or_else(PoisonError::into_inner).merge(&self.counts);
+        self.job.counts.lock().merge(&self.counts);
     }
 }
 

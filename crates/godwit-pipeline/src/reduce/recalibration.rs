@@ -4,19 +4,19 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 
 use godwit_formats::fasta::IndexedReader;
 use godwit_formats::sam::Header;
 use godwit_formats::vcf;
+use godwit_kernels::threads::for_each_index;
 use godwit_model::{Genome, RawRecord};
 use godwit_recalibrate::{
     KnownSites, KnownSitesBuilder, QualityOptions, ReadCounter, ReadError, RecalibrationCounts, RecalibrationGroups,
     Recalibrator,
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::parallel_partitions::for_each_partition;
 use super::partition::{PartitionContext, RecordMarker, merge_runs};
 use super::qc::{ReferenceWindows, open_reference};
 use super::write::{JobMonitor, MarkedRuns, merging_threads, writing_error};
@@ -148,14 +148,14 @@ pub(super) fn recalibrate_runs(
     if let Some(runs) = &collected.runs {
         let threads = merging_threads(collected, runs, partitions, 0);
         let known = PartitionContext::new(collected, runs, genome);
-        let count = |(): &mut (), _, split: &SplitPartition| {
-            let counts = count_partition(&inputs, known, split, monitor.cancelled)?;
-            total.lock().unwrap_or_else(PoisonError::into_inner).merge(&counts);
+        let count = |(): &mut (), at: usize| {
+            let counts = count_partition(&inputs, known, &partitions[at], monitor.cancelled)?;
+            total.lock().merge(&counts);
             Ok(())
         };
-        for_each_partition(partitions, threads, || (), count).map_err(|error| writing_error(error, stem))?;
+        for_each_index(threads, partitions.len(), || (), count).map_err(|error| writing_error(error, stem))?;
     }
-    let counts = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let counts = total.into_inner();
     Ok(Some(RunRecalibration { recalibrator: inputs.recalibrator(&counts), report: counts.to_report() }))
 }
 

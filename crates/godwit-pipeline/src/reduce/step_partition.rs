@@ -9,12 +9,12 @@ mod record_buffer;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 
 use godwit_columnar::{AlignmentLayout, AlignmentRows, AlignmentStreamWriter, ArrowFile, RowEncoder, RowError};
 use godwit_formats::sam::Header;
 use godwit_model::message_with_causes;
 use godwit_model::{ContigId, Genome, RawRecord, SortKey};
+use parking_lot::Mutex;
 
 use self::record_buffer::RecordBuffer;
 use super::collector::CollectedRuns;
@@ -117,7 +117,7 @@ impl PythonStepJob {
         let table = worker.create_table(self.limit_bytes as u64, &self.scratch)?;
         let mut table =
             AlignmentStreamWriter::new(&self.layout, self.python_step.columns(), table).map_err(io::Error::other)?;
-        let spare = self.spare_buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = self.spare_buffers.lock().pop();
         let mut records = spare.unwrap_or_else(|| RecordBuffer::new(self.limit_bytes));
         records.clear();
         merge_runs(context, part.split, cancelled, |record, judgement| match marker.mark(record, judgement) {
@@ -146,7 +146,7 @@ impl PythonStepJob {
         }
         out.drop_records(rows - kept);
         self.python_step.release_process(worker);
-        self.spare_buffers.lock().unwrap_or_else(PoisonError::into_inner).push(again.records);
+        self.spare_buffers.lock().push(again.records);
         Ok(marker)
     }
 

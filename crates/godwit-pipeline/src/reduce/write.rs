@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_columnar::ColumnarError;
@@ -13,15 +12,16 @@ use godwit_formats::binning_index::ContigCounts;
 use godwit_formats::sam::Header;
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, DuplicateSets, DuplicationMetrics, RecordSet};
+use godwit_kernels::threads::for_each_index;
 use godwit_metrics::MetricsError;
 use godwit_model::{Genome, RecordId};
 use godwit_recalibrate::{ReadError, Recalibrator};
+use parking_lot::Mutex;
 
 use super::bam_tail::{BamTail, UnfinishedBam, WriteSlot};
 use super::collector::{CollectedRuns, Collector};
 use super::file_completion::FinishedFiles;
 use super::outputs::{OutputFiles, Outputs};
-use super::parallel_partitions::for_each_partition;
 use super::partition::{NumberedPartition, PartitionContext, PartitionSummary, write_partition};
 use super::qc::{Qc, QcJob, QcThread};
 use super::ranks::{file_ranks, rank_wanted_records};
@@ -324,19 +324,19 @@ impl PartitionJob<'_> {
     fn run(&self, path: &Path) -> Result<Vec<PartitionSummary>, PipelineError> {
         let done = Mutex::new(0);
         let JobMonitor { bam_tail, observer, cancelled } = self.monitor;
-        for_each_partition(
-            self.partitions,
+        for_each_index(
             self.threads(),
+            self.partitions.len(),
             || self.qc.map(QcJob::new_thread),
-            |qc, at, split| {
+            |qc, at| {
                 let _turn = WriteSlot::acquire(bam_tail);
                 if cancelled.load(Ordering::Relaxed) {
                     return Err(PipelineError::Interrupted);
                 }
-                let written = self.write_or_restore(at, split, qc.as_mut());
+                let written = self.write_or_restore(at, &self.partitions[at], qc.as_mut());
                 let (summary, kept) = written.map_err(|error| writing_error(error, path))?;
                 self.resumed_partitions.fetch_add(usize::from(kept), Ordering::Relaxed);
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut done = done.lock();
                 *done += 1;
                 if !kept {
                     observer.event(&Event::Written { partitions: *done, total: self.partitions.len() });
@@ -444,12 +444,8 @@ fn number_sets(decided: &mut MarkedRuns, cancelled: &AtomicBool) -> io::Result<(
     let MarkedRuns { collected, partitions } = &*decided;
     let (Some(wanted), Some(runs)) = (decided.representatives(), &collected.runs) else { return Ok(()) };
     let threads = merging_threads(collected, runs, partitions, 0);
-    let found = for_each_partition(
-        partitions,
-        threads,
-        || (),
-        |(), _, split| rank_wanted_records(runs, split, &wanted, cancelled),
-    )?;
+    let rank_partition = |(): &mut (), at: usize| rank_wanted_records(runs, &partitions[at], &wanted, cancelled);
+    let found = for_each_index(threads, partitions.len(), || (), rank_partition)?;
     decided.number_sets(&file_ranks(found));
     Ok(())
 }

@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use godwit_exchange::ShardId;
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan};
+use parking_lot::Mutex;
 
 use super::store::{FinishedRuns, FrameCutter, FrameWriter, SortedBlock};
 use super::{Frame, Run, RunBytes, RunTable, SplitPartition};
@@ -93,10 +94,6 @@ impl SliceStore {
         (0..self.shard_plan.count as u16).map(ShardId)
     }
 
-    fn lock_slices(&self) -> MutexGuard<'_, BTreeMap<(BlockId, usize), Arc<Slice>>> {
-        self.slices.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Compresses the records of a block and stores all of its slices. Returns the frame table of the block. The
     /// offsets in this table are not valid for the spill file.
     ///
@@ -109,11 +106,11 @@ impl SliceStore {
         let frames = cutter.into_frames();
         drop(records);
         let run = Run { block, frames, partition_frames, bytes: RunBytes::Spilled };
-        let packed = packed.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let packed = packed.0.into_inner();
         let start = self.spill.append(&packed)?;
         for share in 0..self.shard_plan.count {
             let slice = self.cut_slice(&run, share, start, &packed);
-            self.lock_slices().insert((block, share), Arc::new(slice));
+            self.slices.lock().insert((block, share), Arc::new(slice));
         }
         Ok(RunTable::from_run(&run))
     }
@@ -136,7 +133,7 @@ impl SliceStore {
     /// Returns the location of a slice and its frame table, with offsets relative to the start of the slice. Returns
     /// `None` if this worker does not store the slice.
     pub fn slice(&self, block: BlockId, share: usize) -> Option<(SliceLocation, RunTable)> {
-        let slice = self.lock_slices().get(&(block, share))?.clone();
+        let slice = self.slices.lock().get(&(block, share))?.clone();
         let relative = |frame: &Frame| Frame { offset: frame.offset - slice.location.offset, ..*frame };
         let frames = slice.frames.iter().map(relative).collect();
         let partition_frames = slice.partition_frames.clone();
@@ -157,7 +154,7 @@ impl SliceStore {
         let frames =
             run.frames.iter().map(|frame| Frame { offset: location.offset + frame.offset, ..*frame }).collect();
         let slice = Slice { frames, partition_frames: run.partition_frames, location };
-        self.lock_slices().insert((block, share), Arc::new(slice));
+        self.slices.lock().insert((block, share), Arc::new(slice));
         true
     }
 
@@ -167,7 +164,7 @@ impl SliceStore {
         let share = self.shard_plan.shard_of(partition);
         let at = partition - self.shard_plan.partition_range(share).0;
         let partitions = self.shard_plan.plan.partition_count();
-        let slices = self.lock_slices();
+        let slices = self.slices.lock();
         let of_share = slices.iter().filter(|((_, of), _)| *of == share);
         let run = |((block, _), slice): (&(BlockId, usize), &Arc<Slice>)| {
             let frames = &slice.frames[slice.partition_frames[at] as usize..slice.partition_frames[at + 1] as usize];
@@ -186,14 +183,14 @@ struct BufferSpill(Mutex<Vec<u8>>);
 
 impl Spill for BufferSpill {
     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let offset = all.len() as u64;
         all.extend_from_slice(bytes);
         Ok(offset)
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         let found = all.get(offset as usize..offset as usize + bytes.len());
         bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())

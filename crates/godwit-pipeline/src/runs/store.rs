@@ -1,12 +1,13 @@
 //! Storage of the runs of all blocks, and the division of their records into partitions.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array, BinaryArray};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, RawRecord, SortKey};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{Cursor, ENTRY_HEADER_BYTES, FRAME_BYTES, Frame, Run, RunBytes, RunTable};
@@ -82,7 +83,7 @@ impl RunStore {
     pub fn restore(&self, block: BlockId, table: &RunTable) -> bool {
         let run = table.to_run(block, self.plan.partition_count());
         let restored = run.is_some();
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner).extend(run);
+        self.runs.lock().extend(run);
         restored
     }
 
@@ -91,7 +92,7 @@ impl RunStore {
     /// # Errors
     /// The I/O error of the spill file.
     pub(crate) fn read_back(&self, block: BlockId) -> io::Result<BinaryArray> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = self.runs.lock();
         let frames = runs.iter().find(|run| run.block == block).map_or(&[][..], |run| &run.frames);
         let mut records: Vec<(u32, Vec<u8>)> = Vec::new();
         let mut cursor = match frames {
@@ -125,13 +126,13 @@ impl RunStore {
         let bytes = if resident { RunBytes::Memory(records) } else { RunBytes::Spilled };
         let run = Run { block, frames, partition_frames, bytes };
         let table = self.spill_all_runs.then(|| RunTable::from_run(&run));
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+        self.runs.lock().push(run);
         Ok(table)
     }
 
     /// Ends the input and sorts the runs by the numbers of their blocks.
     pub fn finish(self) -> FinishedRuns {
-        let mut runs = self.runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs.into_inner();
         runs.sort_by_key(|run| run.block);
         FinishedRuns { plan: self.plan, runs, spill: self.spill }
     }
@@ -164,7 +165,7 @@ impl FinishedRuns {
 
     /// Returns the memory that merging a partition needs, bytes: for every spilled run, one frame in compressed and
     /// decompressed form.
-    pub fn merge_bytes(&self, split: &SplitPartition) -> usize {
+    pub(crate) fn merge_bytes(&self, split: &SplitPartition) -> usize {
         let spilled = self.runs.iter().filter(|run| matches!(run.bytes, RunBytes::Spilled));
         spilled.filter(|run| !Self::frames_of(run, split.partition).is_empty()).count() * 2 * FRAME_BYTES
     }
@@ -194,7 +195,7 @@ impl FinishedRuns {
     ///
     /// # Errors
     /// The I/O error of the spill file.
-    pub fn cursors(&self, split: &SplitPartition) -> io::Result<Vec<Cursor<'_>>> {
+    pub(crate) fn cursors(&self, split: &SplitPartition) -> io::Result<Vec<Cursor<'_>>> {
         let mut cursors = Vec::new();
         for run in &self.runs {
             let frames = Self::frames_of(run, split.partition);

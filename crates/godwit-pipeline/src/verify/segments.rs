@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 use flate2::read::MultiGzDecoder;
+use godwit_kernels::threads::for_each_index;
 
 use super::Verifier;
 use crate::manifest::{ManifestFile, Segment};
@@ -33,31 +33,14 @@ impl Verifier<'_> {
         if entry.records.is_some_and(|records| Some(records) != total) {
             return Ok(Some("the numbers of records in its manifest contradict each other".to_owned()));
         }
-        let next = AtomicUsize::new(0);
-        let first_problem: Mutex<Option<(usize, String)>> = Mutex::default();
-        let worker = || -> io::Result<()> {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(segment) = entry.segments.get(index) else { return Ok(()) };
-                if self.cancelled.load(Ordering::Relaxed) {
-                    return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
-                }
-                if let Some(problem) = check_segment(file, segment)? {
-                    let mut first = first_problem.lock().unwrap_or_else(PoisonError::into_inner);
-                    if first.as_ref().is_none_or(|(before, _)| index < *before) {
-                        *first = Some((index, problem));
-                    }
-                }
+        let check = |(): &mut (), index: usize| {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
             }
+            check_segment(file, &entry.segments[index])
         };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.threads.max(1)).map(|_| scope.spawn(worker)).collect();
-            workers
-                .into_iter()
-                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })?;
-        let problem = first_problem.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(problem.map(|(_, problem)| problem))
+        let problems = for_each_index(self.threads, entry.segments.len(), || (), check)?;
+        Ok(problems.into_iter().flatten().next())
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct ReadsFile<'h> {
     encoder: RowEncoder<'h>,
     order: ReadOrder,
     index: IndexBuilder,
+    /// Number of records with the flag of a duplicate.
+    duplicate_count: u64,
     writer: bgzf::Writer<FileWriter>,
 }
 
@@ -41,6 +43,7 @@ impl<'h> ReadsFile<'h> {
             encoder: RowEncoder::new(&source.genome, source.read_groups.iter().map(String::as_str)),
             order: ReadOrder::from_header(&header),
             index: IndexBuilder::new(&source.genome),
+            duplicate_count: 0,
             writer,
         })
     }
@@ -57,10 +60,11 @@ impl<'h> ReadsFile<'h> {
             let record =
                 self.encoder.encode(&rows, row).map_err(|error: RowError| RowFailure::of_row(number, error))?;
             self.order.check(record, &self.header.genome).map_err(|problem| RowFailure::of_row(number, problem))?;
+            let flag = record.flag();
+            self.duplicate_count += u64::from(flag & flags::DUPLICATE != 0);
             let bytes = record.bytes();
             let offsets = self.writer.write_record(&[&(bytes.len() as u32).to_le_bytes(), bytes])?;
             if self.order.is_coordinate() {
-                let flag = record.flag();
                 let is_mapped = flag & flags::UNMAPPED == 0;
                 let end = record.end_position(flag);
                 self.index
@@ -69,6 +73,10 @@ impl<'h> ReadsFile<'h> {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn duplicate_count(&self) -> u64 {
+        self.duplicate_count
     }
 
     /// Completes the file; returns it with its index, if the records are sorted by coordinate.

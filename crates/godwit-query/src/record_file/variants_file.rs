@@ -7,13 +7,12 @@ use arrow_array::RecordBatch;
 use godwit_formats::binning_index::{IndexBuilder, TabixBuilder};
 use godwit_formats::vcf::{BcfEncoder, Header, Record, VariantRowEncoder, VariantRows};
 use godwit_io::bgzf;
+use godwit_model::schema::variant_columns::DERIVED_COLUMNS;
 use godwit_model::{Contig, Genome};
 
 use super::record_header::VariantsHeader;
 use super::{FileIndex, FileWriter, ORDER_CLAUSE, RowFailure, columns_by_name, finish_bgzf};
 
-/// Columns that follow from other columns.
-const DERIVED_COLUMNS: [&str; 4] = ["contig_id", "end_position", "genotype_alleles", "genotype_phased"];
 /// Length of a contig whose header line has none: the greatest that a `.tbi` index can store.
 const UNKNOWN_CONTIG_BASES: u32 = (1 << 29) - 1;
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -17,6 +17,7 @@ use godwit_formats::fasta::{FaiEvent, FaiRecord, FastaError, build_fai_with, rea
 use godwit_io::bgzf::{BgzfText, BlockTable, ChunkBlocks};
 use godwit_io::random_access::RandomAccess;
 use md5::{Digest as _, Md5};
+use parking_lot::Mutex;
 use ring::digest::{Context, SHA512};
 
 use super::request::SequenceDigest;
@@ -107,16 +108,16 @@ impl DigestCache {
     /// # Errors
     /// [`DatasetError::Local`] if the file cannot be read.
     pub(super) fn get_or_compute(&self, file: &FileSnapshot) -> Result<Arc<FileDigests>, DatasetError> {
-        let known = || self.lock_files().get(&file.path).filter(|found| found.fingerprint == file.fingerprint).cloned();
+        let known = || self.files.lock().get(&file.path).filter(|found| found.fingerprint == file.fingerprint).cloned();
         if let Some(found) = known() {
             return Ok(found);
         }
-        let _only_one = self.compute_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _only_one = self.compute_lock.lock();
         if let Some(found) = known() {
             return Ok(found);
         }
         let digested = Arc::new(FileDigests::compute(file).map_err(|error| DatasetError::Local(error.into()))?);
-        let mut files = self.lock_files();
+        let mut files = self.files.lock();
         if files.len() >= MAX_CACHED_FILES {
             files.clear();
         }
@@ -126,16 +127,12 @@ impl DigestCache {
 
     /// Returns whether the cached state of a file contains a sequence with this digest.
     pub(super) fn contains_digest(&self, path: &Path, id: SequenceDigest) -> bool {
-        self.lock_files().get(path).is_some_and(|found| found.matching(id).next().is_some())
+        self.files.lock().get(path).is_some_and(|found| found.matching(id).next().is_some())
     }
 
     /// Returns whether the cache contains no state of this file.
     pub(super) fn is_uncached(&self, path: &Path) -> bool {
-        !self.lock_files().contains_key(path)
-    }
-
-    fn lock_files(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<FileDigests>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        !self.files.lock().contains_key(path)
     }
 }
 

@@ -80,11 +80,11 @@ impl PrefetchDownload {
     pub(crate) async fn into_matching_batches(self, spans: &[ReadRange]) -> Option<Batches> {
         let mut batches = self.0.await.ok()?.ok()?;
         let first_chunk = batches.next_chunk().await.ok()??;
-        let come: Vec<PrefetchRange> = from_json(&first_chunk.app_metadata).ok()?;
+        let received: Vec<PrefetchRange> = from_json(&first_chunk.app_metadata).ok()?;
         let wanted = spans.iter().map(|span| {
             let FileVersion::ServerVersion(version) = span.version else { return None };
             Some(PrefetchRange { file: span.file, version, start: span.start, end: span.end })
         });
-        (wanted.collect::<Option<Vec<_>>>()? == come).then_some(batches)
+        (wanted.collect::<Option<Vec<_>>>()? == received).then_some(batches)
     }
 }

@@ -1,6 +1,8 @@
 //! The route of a copy through a relay: a server that forwards blocks between this host and the other servers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::CopyOperation;
 use super::mirrors::Mirror;
@@ -48,10 +50,6 @@ impl RelayRoute {
         Ok(Self { control, tokens: Mutex::default(), copy_id: random_id()? })
     }
 
-    fn lock_tokens(&self) -> std::sync::MutexGuard<'_, Vec<RelayToken>> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Requests a delegation token from each source, which allows the relay to read the files.
     ///
     /// # Errors
@@ -72,14 +70,14 @@ impl RelayRoute {
                 path,
             });
         }
-        *self.lock_tokens() = grants;
+        *self.tokens.lock() = grants;
         Ok(())
     }
 
     /// Returns the server that the relay connects to, with its token: for a download the source with this 0-based
     /// index, for an upload the destination (index 0).
     pub(super) fn relay_target(&self, source: u32) -> RelayTarget {
-        let RelayToken { server, token, .. } = self.lock_tokens().get(source as usize).cloned().unwrap_or_default();
+        let RelayToken { server, token, .. } = self.tokens.lock().get(source as usize).cloned().unwrap_or_default();
         RelayTarget { server, token, copy_id: self.copy_id.clone() }
     }
 }
@@ -88,9 +86,9 @@ impl CopyOperation<'_> {
     /// Requests a new delegation token from the source with this 0-based index, if there is a relay.
     pub(super) async fn renew_relay_read_token(&self, source: u32) -> Result<(), TransferError> {
         let Some(relay) = &self.relay_route else { return Ok(()) };
-        let Some(before) = relay.lock_tokens().get(source as usize).cloned() else { return Ok(()) };
+        let Some(before) = relay.tokens.lock().get(source as usize).cloned() else { return Ok(()) };
         let token = self.source_server(source).request_read_token(&before.path).await?;
-        if let Some(granted) = relay.lock_tokens().get_mut(source as usize) {
+        if let Some(granted) = relay.tokens.lock().get_mut(source as usize) {
             granted.token = token;
         }
         Ok(())
@@ -101,7 +99,7 @@ impl CopyOperation<'_> {
     pub(super) async fn request_relay_write_token(&self, session: &str) -> Result<(), TransferError> {
         let Some(relay) = &self.relay_route else { return Ok(()) };
         let token = self.control.request_write_token(session).await?;
-        *relay.lock_tokens() = vec![RelayToken { server: self.control.server_uri(), path: String::new(), token }];
+        *relay.tokens.lock() = vec![RelayToken { server: self.control.server_uri(), path: String::new(), token }];
         Ok(())
     }
 }

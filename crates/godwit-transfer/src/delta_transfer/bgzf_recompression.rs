@@ -11,8 +11,7 @@ use std::io::{self, Read, Write};
 use std::rc::Rc;
 
 use godwit_io::bgzf::{BlockEncoding, BlockRecompressor, MAX_BLOCK_DATA_BYTES, block_length};
-
-use godwit_delta::{VarintReader, append_varint};
+use godwit_io::varint::{VarintReader, append_varint};
 
 /// Largest size of a BGZF block, both compressed and uncompressed, bytes.
 const MAX_BLOCK_BYTES: usize = 1 << 16;

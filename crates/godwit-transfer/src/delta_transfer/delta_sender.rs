@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use godwit_delta::LoadedReference;
 use godwit_delta::{DeltaError, PackOptions, pack};
-use godwit_io::bgzf::block_length;
+use godwit_io::bgzf::{GZIP_MAGIC, block_length};
 
 use super::bgzf_recompression::{BgzfTextReader, SharedCell, UnsuitableFile};
 use super::delta_message::{DeltaMessage, DeltaTrailer, MESSAGE_BYTES};
@@ -20,8 +20,6 @@ use crate::file_listing::{file_version, open_for_reading};
 const READ_BUFFER_BYTES: usize = 1 << 20;
 /// Number of bytes that are read to recognize BGZF, gzip or FASTA.
 const FORMAT_PROBE_BYTES: u64 = 18;
-/// Magic bytes of gzip and BGZF files.
-const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
 /// A file that is to be packed and sent.
 pub(crate) struct DeltaSender {

@@ -7,9 +7,11 @@
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLockReadGuard, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 
-use super::{FileReceiver, lock};
+use parking_lot::{Mutex, RwLockReadGuard};
+
+use super::FileReceiver;
 use crate::error::TransferError;
 
 /// Receivers of copies that ended while one of their operations was running.
@@ -43,7 +45,7 @@ impl Drop for CopyReceiver {
     fn drop(&mut self) {
         self.0.has_ended.store(true, Ordering::Release);
         if !self.0.try_release_files() {
-            lock(&ENDED_RECEIVERS).push(Arc::downgrade(&self.0));
+            ENDED_RECEIVERS.lock().push(Arc::downgrade(&self.0));
         }
     }
 }
@@ -51,12 +53,12 @@ impl Drop for CopyReceiver {
 /// Waits until no operation of an ended copy of this process runs. Blocks the thread, which must not hold an
 /// [`OperationGuard`].
 pub(crate) fn wait_for_ended_copies() {
-    let ended = lock(&ENDED_RECEIVERS).clone();
+    let ended = ENDED_RECEIVERS.lock().clone();
     for inbox in ended.iter().filter_map(Weak::upgrade) {
-        let _alone = inbox.operation_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = inbox.operation_lock.write();
         inbox.release_files();
     }
-    lock(&ENDED_RECEIVERS).retain(|inbox| !ended.iter().any(|released| released.ptr_eq(inbox)));
+    ENDED_RECEIVERS.lock().retain(|inbox| !ended.iter().any(|released| released.ptr_eq(inbox)));
 }
 
 /// A guard that an operation on the files of a receiver holds while it runs.
@@ -80,7 +82,7 @@ impl FileReceiver {
     /// # Errors
     /// [`TransferError::Interrupted`] if the copy has ended.
     pub(crate) fn start_operation(&self) -> Result<OperationGuard<'_>, TransferError> {
-        let guard = Some(self.operation_lock.read().unwrap_or_else(PoisonError::into_inner));
+        let guard = Some(self.operation_lock.read());
         let operation = OperationGuard { receiver: self, guard };
         if self.has_ended() { Err(TransferError::Interrupted) } else { Ok(operation) }
     }
@@ -92,7 +94,7 @@ impl FileReceiver {
     /// Releases the locks of all files and returns true. If an operation is running, returns false, and that operation
     /// releases the locks when it ends.
     fn try_release_files(&self) -> bool {
-        if let Err(TryLockError::WouldBlock) = self.operation_lock.try_write() {
+        if self.operation_lock.try_write().is_none() {
             return false;
         }
         self.release_files();
@@ -100,6 +102,6 @@ impl FileReceiver {
     }
 
     fn release_files(&self) {
-        lock(&self.incoming_files).clear();
+        self.incoming_files.lock().clear();
     }
 }

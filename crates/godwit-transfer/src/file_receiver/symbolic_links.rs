@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 use godwit_files::parent_directory;
 
-use super::{FileReceiver, lock};
+use super::FileReceiver;
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure};
@@ -65,14 +65,14 @@ impl FileReceiver {
     ) -> Result<ReceiverState, TransferError> {
         let have = self.link_state(&place, &entry, target)?;
         if have == ReceiverState::Absent {
-            lock(&self.links).push((place, entry));
+            self.links.lock().push((place, entry));
         }
         Ok(have)
     }
 
     /// Creates the received links; returns those that failed.
     pub(super) fn create_links(&self) -> Vec<EntryFailure> {
-        let links = std::mem::take(&mut *lock(&self.links));
+        let links = std::mem::take(&mut *self.links.lock());
         let failed = links.into_iter().filter_map(|(place, entry)| {
             let error = self.create_link(&place, &entry).err()?;
             Some(EntryFailure { path: entry.path, error })
@@ -104,7 +104,7 @@ impl FileReceiver {
         }
         symlink(&target, &part).map_err(TransferError::io_error("create", &part))?;
         fs::rename(&part, place).map_err(TransferError::io_error("rename", place))?;
-        lock(&self.changed_directories).insert(parent.to_owned());
+        self.changed_directories.lock().insert(parent.to_owned());
         Ok(())
     }
 }

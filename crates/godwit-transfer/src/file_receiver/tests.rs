@@ -160,7 +160,7 @@ fn a_file_is_released_when_the_block_that_is_being_written_is() {
     let (earlier, later) = (sent.receiver(), sent.receiver());
     earlier.start_file(0, sent.entry()).unwrap();
     let incoming = earlier.incoming_file(0).unwrap();
-    let writing = incoming.write_lock.read().unwrap();
+    let writing = incoming.write_lock.read();
     std::thread::scope(|scope| {
         let giving_up = scope.spawn(|| incoming.release());
         assert!(matches!(later.start_file(0, sent.entry()), Err(TransferError::Busy { .. })));

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use bytes::Bytes;
-use godwit_dataset::{FileAccess, FileAuthorization, Principal};
+use godwit_dataset::{ANY_FILE, FileAccess, FileAuthorization, Principal};
 use godwit_files::{parent_directory, set_attributes, sync_directory};
 use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -26,9 +26,6 @@ use crate::error::TransferError;
 use crate::file_listing::{Entry, LinkPolicy, WalkItem, resolve_below_root, walk_entries};
 use crate::path_text::path_to_text;
 use crate::unix_time::time_from_unix;
-
-/// Name that stands for any file of a directory when access to the directory is authorized.
-const ANY_FILE: &str = "x";
 
 impl FileServiceState {
     /// Runs an action of this module; returns `None` for any other action.

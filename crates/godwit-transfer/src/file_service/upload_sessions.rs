@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use godwit_dataset::Principal;
+use parking_lot::Mutex;
 
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{FileReceiver, IncomingFile};
-use crate::mutex::lock;
 use crate::random_id::random_id;
 use godwit_transfer_session::blake3_tree::block_count;
 
@@ -47,7 +47,7 @@ pub(super) struct UploadSession {
 impl UploadSession {
     /// Records the current time as that of the last use.
     pub(super) fn mark_used(&self) {
-        *lock(&self.last_used) = Instant::now();
+        *self.last_used.lock() = Instant::now();
     }
 }
 
@@ -77,9 +77,9 @@ impl UploadSessions {
             last_used: Mutex::new(Instant::now()),
             start_lock: Mutex::default(),
         });
-        let mut open = lock(&self.by_name);
-        open.retain(|_, session| lock(&session.last_used).elapsed() < SESSION_LIFETIME);
-        lock(&self.file_owners).retain(|_, owner| owner.incoming_file.strong_count() > 0);
+        let mut open = self.by_name.lock();
+        open.retain(|_, session| session.last_used.lock().elapsed() < SESSION_LIFETIME);
+        self.file_owners.lock().retain(|_, owner| owner.incoming_file.strong_count() > 0);
         open.insert(name.clone(), session.clone());
         Ok((name, session))
     }
@@ -89,7 +89,7 @@ impl UploadSessions {
     /// # Errors
     /// [`TransferError::UnknownSession`] if the principal has no session with this name.
     pub(super) fn find_session(&self, principal: &Principal, name: &str) -> Result<Arc<UploadSession>, TransferError> {
-        let found = lock(&self.by_name).get(name).filter(|session| session.principal == principal.name()).cloned();
+        let found = self.by_name.lock().get(name).filter(|session| session.principal == principal.name()).cloned();
         let session = found.ok_or(TransferError::UnknownSession)?;
         session.mark_used();
         Ok(session)
@@ -97,7 +97,7 @@ impl UploadSessions {
 
     /// Removes the session with this name, if it exists.
     pub(super) fn remove_session(&self, name: &str) {
-        lock(&self.by_name).remove(name);
+        self.by_name.lock().remove(name);
     }
 
     /// Starts to receive an entry of a session at `target`. For `take_over`, see
@@ -124,7 +124,7 @@ impl UploadSessions {
         {
             let (principal, ordinal) = (session.principal.clone(), session.ordinal);
             let owner = FileOwner { principal, ordinal, incoming_file: Arc::downgrade(&incoming) };
-            lock(&self.file_owners).insert(target, owner);
+            self.file_owners.lock().insert(target, owner);
         }
         Ok(have)
     }
@@ -135,7 +135,7 @@ impl UploadSessions {
     /// # Errors
     /// [`TransferError::Busy`] if a later session of the principal writes the file.
     fn take_over_file(&self, session: &UploadSession, target: &Path) -> Result<(), TransferError> {
-        let owners = lock(&self.file_owners);
+        let owners = self.file_owners.lock();
         let Some(owner) = owners.get(target).filter(|owner| owner.principal == session.principal) else {
             return Ok(());
         };
@@ -152,9 +152,9 @@ impl UploadSessions {
     fn wait_for_earlier_sessions(&self, session: &UploadSession) {
         let is_earlier =
             |other: &&Arc<UploadSession>| other.principal == session.principal && other.ordinal < session.ordinal;
-        let earlier: Vec<_> = lock(&self.by_name).values().filter(is_earlier).cloned().collect();
+        let earlier: Vec<_> = self.by_name.lock().values().filter(is_earlier).cloned().collect();
         for other in earlier {
-            drop(lock(&other.start_lock));
+            drop(other.start_lock.lock());
         }
     }
 }

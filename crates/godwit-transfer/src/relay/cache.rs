@@ -13,16 +13,15 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use godwit_files::LockedFile;
+use parking_lot::Mutex;
 
 use super::lru::{CacheKey, LruIndex};
 use crate::copy_protocol::FileVersion;
 use crate::error::TransferError;
-use crate::mutex::lock;
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
 
 /// Smallest size limit of a cache, bytes. It is enough for the blocks in flight of a few clients.
@@ -177,7 +176,7 @@ impl RelayCache {
             }
         }
         found.sort_by_key(|(used, ..)| *used);
-        let mut recency = lock(&self.lru);
+        let mut recency = self.lru.lock();
         for (_, name, bytes) in found {
             // If the limit is smaller than before, the least recently used files are removed.
             let gone = recency.reserve_space(bytes);
@@ -205,13 +204,13 @@ impl RelayCache {
     }
 
     fn remove_entry(&self, name: CacheKey) {
-        let mut recency = lock(&self.lru);
+        let mut recency = self.lru.lock();
         recency.remove(name);
         self.remove_files(&[name]);
     }
 
     fn warn_unwritable(&self, error: &io::Error) {
-        let mut last_warning = lock(&self.last_warning);
+        let mut last_warning = self.last_warning.lock();
         if last_warning.is_none_or(|warned_at| warned_at.elapsed() >= WARNING_INTERVAL) {
             *last_warning = Some(Instant::now());
             let directory = self.directory.display();
@@ -223,7 +222,7 @@ impl RelayCache {
     /// decide whether the version is current.
     pub(super) fn block_hash(&self, origin: &Origin, block: u64) -> Option<BlockHash> {
         let name = CacheKey::Origin(origin.0);
-        if !lock(&self.lru).mark_used(name) {
+        if !self.lru.lock().mark_used(name) {
             return None;
         }
         let file = File::open(self.file_path(name)).ok()?;
@@ -235,13 +234,13 @@ impl RelayCache {
 
     /// Reports whether a block is in the cache, without reading it; marks it as used.
     pub(super) fn contains_block(&self, hash: &BlockHash) -> bool {
-        lock(&self.lru).mark_used(CacheKey::Block(*hash))
+        self.lru.lock().mark_used(CacheKey::Block(*hash))
     }
 
     /// Returns the block with this hash if it is in the cache. A damaged block is removed.
     pub(super) fn read_block(&self, block: u64, hash: &BlockHash) -> Option<Vec<u8>> {
         let name = CacheKey::Block(*hash);
-        if !lock(&self.lru).mark_used(name) {
+        if !self.lru.lock().mark_used(name) {
             return None;
         }
         let mut data = Vec::new();
@@ -268,7 +267,7 @@ impl RelayCache {
     fn store_bytes(&self, data: &[u8], hash: &BlockHash) -> io::Result<()> {
         let (name, bytes) = (CacheKey::Block(*hash), data.len() as u64);
         {
-            let mut recency = lock(&self.lru);
+            let mut recency = self.lru.lock();
             if recency.mark_used(name) {
                 return Ok(());
             }
@@ -281,7 +280,7 @@ impl RelayCache {
         let written = create_file(&temporary_path)
             .and_then(|mut file| file.write_all(data))
             .and_then(|()| create_parent_directory(&path));
-        let mut recency = lock(&self.lru);
+        let mut recency = self.lru.lock();
         match written.and_then(|()| fs::rename(&temporary_path, &path)) {
             Ok(()) => recency.insert(name, bytes),
             Err(error) => {
@@ -298,7 +297,7 @@ impl RelayCache {
         let name = CacheKey::Origin(origin.0);
         let path = self.file_path(name);
         create_parent_directory(&path)?;
-        let mut recency = lock(&self.lru);
+        let mut recency = self.lru.lock();
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         let before = disk_bytes(&file.metadata()?);
         let written = file.write_all_at(&origin.encode_record(block, hash), block * RECORD_BYTES as u64);
@@ -315,7 +314,7 @@ impl RelayCache {
     /// Returns the size of all cached files on disk, bytes.
     #[cfg(test)]
     fn used_bytes(&self) -> u64 {
-        lock(&self.lru).used_bytes()
+        self.lru.lock().used_bytes()
     }
 }
 

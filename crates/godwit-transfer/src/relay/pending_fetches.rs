@@ -1,9 +1,10 @@
 //! Blocks that requests are fetching from upstream servers. Other requests for the same block wait until it arrives.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::cache::Origin;
@@ -23,18 +24,14 @@ pub(super) struct FetchClaims {
 }
 
 impl PendingFetches {
-    fn lock_fetches(&self) -> MutexGuard<'_, HashMap<BlockKey, watch::Receiver<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reports whether any request is fetching a block.
     pub(super) fn is_pending(&self, key: &BlockKey) -> bool {
-        self.lock_fetches().contains_key(key)
+        self.0.lock().contains_key(key)
     }
 
     /// Reports whether the same request is fetching both blocks.
     pub(super) fn are_of_one_request(&self, one: &BlockKey, other: &BlockKey) -> bool {
-        let under_way = self.lock_fetches();
+        let under_way = self.0.lock();
         let both = under_way.get(one).zip(under_way.get(other));
         both.is_some_and(|(one, other)| one.same_channel(other))
     }
@@ -42,7 +39,7 @@ impl PendingFetches {
     /// Waits until the request that fetches a block completes any of its blocks, or ends. Returns false after the
     /// timeout.
     pub(super) async fn wait_for_progress(&self, key: &BlockKey, timeout: Duration) -> bool {
-        let Some(mut landings) = self.lock_fetches().get(key).cloned() else { return true };
+        let Some(mut landings) = self.0.lock().get(key).cloned() else { return true };
         // Ignore notifications of blocks that were completed before this call.
         landings.mark_unchanged();
         if !self.is_pending(key) {
@@ -60,7 +57,7 @@ impl FetchClaims {
 
     /// Claims a block for this request. Returns false if another request is fetching it and `take_over` is false.
     pub(super) fn claim(&mut self, key: BlockKey, take_over: bool) -> bool {
-        let mut under_way = self.pending_fetches.lock_fetches();
+        let mut under_way = self.pending_fetches.0.lock();
         if under_way.contains_key(&key) && !take_over {
             return false;
         }
@@ -78,7 +75,7 @@ impl FetchClaims {
     }
 
     fn release_block(&self, key: &BlockKey) {
-        let mut under_way = self.pending_fetches.lock_fetches();
+        let mut under_way = self.pending_fetches.0.lock();
         let mine = self.completions.subscribe();
         if under_way.get(key).is_some_and(|held| held.same_channel(&mine)) {
             under_way.remove(key);

@@ -3,8 +3,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use godwit_flight::{Answered, BatchSender, Client, FlightDescriptor, FlightError};
@@ -76,14 +76,14 @@ impl RemoteFiles {
         let mut store = OutgoingStore { local: local.to_owned(), entry, hashes: Arc::default(), most_written: 0 };
         let outcome = self.write_file_at_any_server(path, &mut store, &mut command, cancelled).await;
         if outcome.is_err() {
-            let mut open = self.open_attempts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.open_attempts.lock();
             open.insert(path.to_owned(), command.earlier_attempts);
         }
         outcome
     }
 
     fn take_open_attempts(&self, path: &str) -> Vec<String> {
-        self.open_attempts.lock().unwrap_or_else(PoisonError::into_inner).remove(path).unwrap_or_default()
+        self.open_attempts.lock().remove(path).unwrap_or_default()
     }
 
     async fn write_file_at_any_server(

@@ -50,7 +50,7 @@ async fn run_copy_with_failures(
     let watch = RecordingObserver::default();
     let outcome = run_observed_copy(from, to, options, &watch).await;
     let Err(TransferError::PartialFailure { failed_files, summary, .. }) = outcome else { panic!("{outcome:?}") };
-    let events = watch.events.lock().unwrap();
+    let events = watch.events.lock();
     let told = events.iter().filter_map(|event| match event {
         CopyEvent::NotCopied { path, reason } => Some((path.clone(), reason.clone())),
         _ => None,
@@ -74,8 +74,8 @@ fn what_cannot_be_copied_of_a_tree_keeps_nothing_else_from_arriving_whichever_wa
         fs::create_dir(there.join("relay")).unwrap();
         let references =
             FileServiceOptions { writable: true, relay_enabled: true, threads: 1, ..FileServiceOptions::default() };
-        let served = DataServer::start_with(&there, "127.0.0.1:0", references).await;
-        let relay = DataServer::start_with(&there.join("relay"), "127.0.0.1:0", relay_options(None)).await;
+        let served = DataServer::start_with(&there, own_address(), references).await;
+        let relay = DataServer::start_with(&there.join("relay"), own_address(), relay_options(None)).await;
         let through = CopyOptions { relay: Some(relay.location("")), ..options() };
         let delta = Compression::Delta(Arc::new(ReferenceStore::new(Vec::new(), 1)));
         let delta = CopyOptions { compression: delta, ..options() };
@@ -135,7 +135,7 @@ fn a_file_with_a_name_of_255_bytes_resumes_where_it_was_stopped() {
             let (from, to) = if downloads { (&there, &mine) } else { (&mine, &there) };
             fs::create_dir(from.join("d")).unwrap();
             fs::write(from.join("d").join(&name), random_bytes(9, 48 * MIB)).unwrap();
-            let served = DataServer::start(&there, "127.0.0.1:0").await;
+            let served = DataServer::start(&there).await;
             let (source, target) = match downloads {
                 true => (served.location("d"), local_location(&mine.join("d"))),
                 false => (local_location(&mine.join("d")), served.location("d")),
@@ -176,7 +176,7 @@ fn links_are_kept_within_what_is_copied_and_nowhere_else() {
         for (name, target) in within.iter().chain(&outside) {
             symlink(target, source.join(name)).unwrap();
         }
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         let keep = CopyOptions { link_policy: LinkPolicy::Preserve, sync: true, ..options() };
         let ways = [
             (local_location(&source), served.location("up"), there.join("up")),
@@ -217,7 +217,7 @@ fn skipped_links_fail_nothing_and_their_destinations_are_unchanged() {
         let odd = fill_with_uncopyable(&there.join("d"));
         remove_uncopyable(&there.join("d"), &["fifo", "socket"]);
         assert!(odd.contains(&"loop"));
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         fs::create_dir(mine.join("d")).unwrap();
         fs::write(mine.join("d/loop"), "from before").unwrap();
         let skip = CopyOptions { link_policy: LinkPolicy::Skip, sync: true, ..options() };
@@ -243,7 +243,7 @@ fn a_mirror_removes_nothing_of_what_could_not_be_listed_and_nothing_behind_a_lin
                 fs::write(file, "x").unwrap();
             }
             symlink(&outside, to.join("d/linked")).unwrap();
-            let served = DataServer::start(&there, "127.0.0.1:0").await;
+            let served = DataServer::start(&there).await;
             let (source, target) = match downloads {
                 true => (served.location("d"), local_location(&mine.join("d"))),
                 false => (local_location(&mine.join("d")), served.location("d")),
@@ -271,7 +271,7 @@ fn what_is_in_the_way_at_the_destination_keeps_nothing_else_from_arriving() {
             // A directory where the source has a file, and the reverse.
             fs::create_dir_all(to.join("d/file")).unwrap();
             fs::write(to.join("d/directory"), "a file").unwrap();
-            let served = DataServer::start(&there, "127.0.0.1:0").await;
+            let served = DataServer::start(&there).await;
             let (source, target) = match downloads {
                 true => (served.location("d"), local_location(&mine.join("d"))),
                 false => (local_location(&mine.join("d")), served.location("d")),
@@ -292,7 +292,7 @@ struct StartHook<F>(Mutex<Option<F>>, RecordingObserver);
 impl<F: FnOnce() + Send> CopyObserver for StartHook<F> {
     fn on_event(&self, event: &CopyEvent) {
         if let CopyEvent::Started { .. } = event
-            && let Some(change) = self.0.lock().unwrap().take()
+            && let Some(change) = self.0.lock().take()
         {
             change();
         }
@@ -312,7 +312,7 @@ fn files_that_vanish_or_shrink_during_the_copy_are_reported_and_all_others_arriv
                 let size = if name.ends_with("small") { 1000 } else { 3 * MIB };
                 fs::write(from.join("d").join(name), random_bytes(1, size)).unwrap();
             }
-            let served = DataServer::start(&there, "127.0.0.1:0").await;
+            let served = DataServer::start(&there).await;
             let (source, target) = match downloads {
                 true => (served.location("d"), local_location(&mine.join("d"))),
                 false => (local_location(&mine.join("d")), served.location("d")),
@@ -357,7 +357,7 @@ fn a_tree_deeper_than_paths_may_be_is_copied_as_far_as_paths_lead() {
             rustix::fs::mkdirat(&at, name.as_str(), Mode::RWXU).unwrap();
             at = open(&at, &name);
         }
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         let (_, told) =
             run_copy_with_failures(&served.location("d"), &local_location(&mine.join("d")), &options()).await;
         assert!(told.len() == 1 && told[0].1.contains("too long"), "{told:?}");
@@ -375,7 +375,7 @@ fn a_client_of_an_earlier_version_receives_the_first_entry_that_cannot_be_copied
     run(async {
         let (_keep, there, _mine) = directories();
         let odd = fill_with_uncopyable(&there.join("d"));
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         let access = ConnectionSecurity { token: None, tls: None };
         let client = Client::connect(&Address::Tcp(served.address), access, TransportOptions::default()).await.unwrap();
         let act = async |kind: &str, body: &str| {
@@ -414,7 +414,7 @@ fn nothing_waits_for_a_named_pipe_that_a_client_asks_for() {
     run(async {
         let (_keep, there, _mine) = directories();
         fill_with_uncopyable(&there.join("d"));
-        let served = DataServer::start(&there, "127.0.0.1:0").await;
+        let served = DataServer::start(&there).await;
         let access = ConnectionSecurity { token: None, tls: None };
         let client = Client::connect(&Address::Tcp(served.address), access, TransportOptions::default()).await.unwrap();
         let asked = client.do_action("godwit.files.tree", br#"{"path":"d/fifo","version":1}"#.to_vec());

@@ -14,7 +14,7 @@ fn a_file_comes_from_several_servers_and_stopped_servers_are_skipped() {
             }
             let mut servers = Vec::new();
             for name in names {
-                servers.push(DataServer::start(&there.join(name), "127.0.0.1:0").await);
+                servers.push(DataServer::start(&there.join(name)).await);
             }
             let places: Vec<_> = servers.iter().map(|server| server.location("f")).collect();
             let slow = CopyOptions { bits_per_s: Some(300_000_000), mirrors: places[1..].to_vec(), ..options() };
@@ -33,7 +33,7 @@ fn a_file_comes_from_several_servers_and_stopped_servers_are_skipped() {
             let again =
                 run_observed_copy(&places[0], &local_location(&mine.join("again")), &slow, &watch).await.unwrap();
             assert_eq!((again.files, again.damaged_blocks), (1, 0));
-            let events = watch.events.lock().unwrap();
+            let events = watch.events.lock();
             assert!(matches!(events[0], CopyEvent::Warning { .. }), "{:?}", events[0]);
             assert!(events.iter().any(|event| matches!(event, CopyEvent::Started { servers: 2, .. })));
         });
@@ -59,8 +59,8 @@ fn a_server_with_other_bytes_or_files_spoils_nothing() {
         }
         fs::write(there.join("good/d/only"), random_bytes(3, 5 * MIB)).unwrap();
         fs::write(there.join("bad/d/surplus"), "x").unwrap();
-        let good = DataServer::start(&there.join("good"), "127.0.0.1:0").await;
-        let bad = DataServer::start(&there.join("bad"), "127.0.0.1:0").await;
+        let good = DataServer::start(&there.join("good")).await;
+        let bad = DataServer::start(&there.join("bad")).await;
         let both = CopyOptions { mirrors: vec![bad.location("d")], ..options() };
         run_copy(&good.location("d"), &local_location(&mine.join("d")), &both).await.unwrap();
         assert_eq!(directory_contents(&there.join("good/d")), directory_contents(&mine.join("d")));

@@ -8,8 +8,8 @@ fn blocks_come_through_a_relay_that_allows_it() {
         let (_keep, there, mine) = directories();
         fill_directory(&there.join("d"));
         fs::create_dir(there.join("relay")).unwrap();
-        let source = DataServer::start(&there, "127.0.0.1:0").await;
-        let relay = DataServer::start_with(&there.join("relay"), "127.0.0.1:0", relay_options(None)).await;
+        let source = DataServer::start(&there).await;
+        let relay = DataServer::start_with(&there.join("relay"), own_address(), relay_options(None)).await;
         for (name, compression) in [("none", Compression::None), ("zstd", Compression::Zstd)] {
             let target = mine.join(name);
             let through = CopyOptions { relay: Some(relay.location("")), compression, ..options() };
@@ -54,8 +54,8 @@ fn files_are_sent_through_a_relay() {
         let (_keep, there, mine) = directories();
         fill_with_few(&mine.join("d"));
         fs::create_dir(there.join("relay")).unwrap();
-        let far = DataServer::start(&there, "127.0.0.1:0").await;
-        let relay = DataServer::start_with(&there.join("relay"), "127.0.0.1:0", relay_options(None)).await;
+        let far = DataServer::start(&there).await;
+        let relay = DataServer::start_with(&there.join("relay"), own_address(), relay_options(None)).await;
         for (name, compression) in [("none", Compression::None), ("zstd", Compression::Zstd)] {
             let through = CopyOptions { relay: Some(relay.location("")), compression, ..options() };
             run_copy(&local_location(&mine.join("d")), &far.location(name), &through).await.unwrap();
@@ -97,11 +97,11 @@ async fn copy_through_restarted_servers(downloads: bool, ends_relay: bool) {
         if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
     fs::write(&source, random_bytes(3, 32 * MIB + 5)).unwrap();
     fs::create_dir(there.join("relay")).unwrap();
-    let start = async |relay: bool, at: &str| match relay {
-        true => DataServer::start_with(&there.join("relay"), at, relay_options(None)).await,
-        false => DataServer::start(&there, at).await,
+    let start = async |relay: bool, address: SocketAddr| match relay {
+        true => DataServer::start_with(&there.join("relay"), address, relay_options(None)).await,
+        false => DataServer::start_at(&there, address).await,
     };
-    let (far, relay) = (start(false, "127.0.0.1:0").await, start(true, "127.0.0.1:0").await);
+    let (far, relay) = (start(false, own_address()).await, start(true, own_address()).await);
     let (from, to) = match downloads {
         true => (far.location("f"), local_location(&target)),
         false => (local_location(&source), far.location("f")),
@@ -116,7 +116,7 @@ async fn copy_through_restarted_servers(downloads: bool, ends_relay: bool) {
         while !ends.ended.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        start(ends_relay, &kept.to_string()).await
+        start(ends_relay, kept).await
     };
     let copying = copy(std::slice::from_ref(&from), &to, &credentials, &slow, &ends, &never);
     let (outcome, _again) = tokio::join!(copying, again);
@@ -170,11 +170,11 @@ fn several_receivers_of_a_directory_have_it_cross_the_far_half_once() {
         fs::write(there.join("d/long"), random_bytes(9, 48 * MIB + 9)).unwrap();
         let size: u64 = directory_contents(&there.join("d")).iter().map(|(_, content, ..)| content.len() as u64).sum();
         fs::create_dir(there.join("relay")).unwrap();
-        let far = DataServer::start(&there, "127.0.0.1:0").await;
+        let far = DataServer::start(&there).await;
         let (way, crossed) = byte_counting_proxy(far.address).await;
         let cache = mine.join("cache");
         let relay =
-            DataServer::start_with(&there.join("relay"), "127.0.0.1:0", relay_options(Some(open_relay_cache(&cache))))
+            DataServer::start_with(&there.join("relay"), own_address(), relay_options(Some(open_relay_cache(&cache))))
                 .await;
         let copy_as = async |name: &str, compression: Compression| {
             let through = CopyOptions { relay: Some(relay.location("")), compression, ..options() };
@@ -202,10 +202,10 @@ fn receivers_that_come_and_go_leave_what_is_right_whatever_the_cache_loses() {
         let size = 24 * MIB + 77;
         fs::write(there.join("f"), random_bytes(11, size)).unwrap();
         fs::create_dir(there.join("relay")).unwrap();
-        let far = DataServer::start(&there, "127.0.0.1:0").await;
+        let far = DataServer::start(&there).await;
         let cache = mine.join("cache");
         let relay =
-            DataServer::start_with(&there.join("relay"), "127.0.0.1:0", relay_options(Some(open_relay_cache(&cache))))
+            DataServer::start_with(&there.join("relay"), own_address(), relay_options(Some(open_relay_cache(&cache))))
                 .await;
         let copying = (0..6_u64).map(|number| {
             let (from, to) = (far.location("f"), local_location(&mine.join(format!("f{number}"))));
@@ -265,9 +265,9 @@ fn cached_blocks_are_sent_only_to_clients_that_their_server_authorizes() {
         fs::write(there.join("secret"), random_bytes(4, 3 * MIB)).unwrap();
         fs::write(there.join("other"), random_bytes(5, 3 * MIB)).unwrap();
         fs::create_dir(there.join("relay")).unwrap();
-        let far = DataServer::start_with(&there, "127.0.0.1:0", FileServiceOptions::default()).await;
+        let far = DataServer::start_with(&there, own_address(), FileServiceOptions::default()).await;
         let cache = open_relay_cache(&mine.join("cache"));
-        let relay = DataServer::start_with(&there.join("relay"), "127.0.0.1:0", relay_options(Some(cache))).await;
+        let relay = DataServer::start_with(&there.join("relay"), own_address(), relay_options(Some(cache))).await;
         let through = CopyOptions { relay: Some(relay.location("")), ..options() };
         run_copy(&far.location("secret"), &local_location(&mine.join("secret")), &through).await.unwrap();
         // A client that knows all names and numbers, with a token for another path.

@@ -64,16 +64,20 @@ pub(super) fn is_address(path: &Path) -> bool {
 /// so `{:?}` is used only for types of the standard library, whose format is stable. `reference`: the checksum of the
 /// reference.
 fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
-    let WorkflowOptions { block_bases, aligner, caller, caller_args, ploidy, known_sites, window_bases, .. } = options;
+    let WorkflowOptions { block_bases, aligner, caller_args, ploidy, max_region_bases, .. } = options;
+    let known_sites: Vec<&Path> = options.known_sites.iter().map(|path| options.input_name(path)).collect();
     let aligning = (env!("CARGO_PKG_VERSION"), reference, aligner.option_value(), block_bases, options.job.metrics);
     let workflow = options.workflow.fingerprint_text();
-    let caller = caller.fingerprint_text();
+    // The workflow gatk does not use the caller, but earlier versions wrote its default into the fingerprint.
+    let caller = options.default_workflow_caller().fingerprint_text();
     let ploidy = option_text(ploidy.as_ref().map(PloidyTable::fingerprint_text));
     let picard = options.job.picard_metrics.as_ref().map_or(String::new(), |request| {
         // A list that cannot be read fails the alignment, with a better message.
         format!(" ({})", request.fingerprint_text().unwrap_or_else(|error| error.to_string()))
     });
-    format!("{aligning:?}{picard} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {window_bases})")
+    format!(
+        "{aligning:?}{picard} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {max_region_bases})"
+    )
 }
 
 /// The checkpoint of a finished sample with remote reads.
@@ -247,6 +251,8 @@ impl WorkflowJob<'_> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::BTreeMap;
+
     use godwit_engines::aligner::AlignerChoice;
     use godwit_engines::caller::CallerChoice;
 
@@ -280,18 +286,19 @@ pub(super) mod tests {
             job,
             block_bases: 10_000_000,
             aligner: AlignerChoice::Bwa,
-            caller: CallerChoice::Bcftools,
+            caller: None,
             caller_args: "-a \"x\"".to_owned(),
             ploidy: None,
             ploidy_name: None,
             known_sites: Vec::new(),
             snp_resources: Vec::new(),
             indel_resources: Vec::new(),
-            window_bases: 5_000_000,
+            max_region_bases: 5_000_000,
             caller_memory_bytes: None,
             resume: false,
             remote_files: None,
             store_address: None,
+            input_addresses: BTreeMap::new(),
             storage_monitor: None,
         }
     }
@@ -305,7 +312,7 @@ pub(super) mod tests {
         assert_eq!(deciding_text(&options(), "abc"), expected);
         let other = WorkflowOptions {
             workflow: Workflow::Gatk,
-            caller: CallerChoice::Gatk,
+            caller: Some(CallerChoice::Gatk),
             ploidy: PloidyTable::parse("* * * M 1\n").ok(),
             known_sites: vec![PathBuf::from("/a b.vcf.gz")],
             ..options()
@@ -315,5 +322,16 @@ pub(super) mod tests {
             r#"("{version}", "abc", "bwa", 10000000, true) (Gatk, Gatk, "-a \"x\"", {table}, ["/a b.vcf.gz"], 5000000)"#
         );
         assert_eq!(deciding_text(&other, "abc"), expected);
+    }
+
+    #[test]
+    fn mounted_known_sites_are_identified_by_their_address() {
+        let mounted_at = |path: &str| {
+            let input_addresses = BTreeMap::from([(PathBuf::from(path), "godwit+pool://s/a.vcf.gz".to_owned())]);
+            WorkflowOptions { known_sites: vec![PathBuf::from(path)], input_addresses, ..options() }
+        };
+        let text = deciding_text(&mounted_at("/tmp/1/a.vcf.gz"), "abc");
+        assert!(text.contains(r#"["godwit+pool://s/a.vcf.gz"]"#), "{text}");
+        assert_eq!(text, deciding_text(&mounted_at("/scratch/2/a.vcf.gz"), "abc"));
     }
 }

@@ -51,7 +51,7 @@ pub fn sample_name_problem(name: &str) -> Option<&'static str> {
 }
 
 /// Reads a sample sheet. Relative paths in it are relative to its directory. `ploidy`: the table that defines the
-/// allowed sexes. `reference`: the reference of all samples.
+/// allowed sexes. `reference`: path or address of the reference of all samples.
 ///
 /// # Errors
 /// [`PipelineError::Sheet`] with the lines and columns of all problems. [`PipelineError::Missing`] or
@@ -132,7 +132,7 @@ fn combine_problems(problems: Vec<PipelineError>) -> Result<(), PipelineError> {
 struct SampleSheetParser<'p> {
     path: &'p Path,
     ploidy: Option<&'p PloidyTable>,
-    /// Path of the reference of all samples.
+    /// Path or address of the reference of all samples.
     reference: &'p Path,
     /// Index of each column that the sheet has, 0-based, by its name.
     columns: BTreeMap<&'static str, usize>,
@@ -255,7 +255,7 @@ impl SampleSheetParser<'_> {
 
     /// Returns the problem of the reference that a line names; `None` if it is valid or empty.
     fn reference_problem(&self, named: &str) -> Option<String> {
-        let reference = self.path.parent().unwrap_or(Path::new("")).join(named);
+        let reference = self.resolve_path(named);
         if named.is_empty() || is_same_file(&reference, self.reference) {
             return None;
         }
@@ -361,6 +361,16 @@ mod tests {
         assert!(!error.contains("line 5") && !error.contains("line 6"), "{error}");
         let many: String = (0..100).map(|line| format!("s{line},none.fq\n")).collect();
         assert!(read(&format!("sample,fastq_1\n{many}")).unwrap_err().ends_with("; and 80 more"));
+    }
+
+    #[test]
+    fn a_reference_is_compared_by_its_address() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sheet.csv");
+        std::fs::write(&path, "sample,fastq_1,reference\na,godwit+pool://s/a.fq,godwit+pool://s/r.fa\n").unwrap();
+        let read = |reference: &str| read_sample_sheet(&path, None, Path::new(reference)).map(|samples| samples.len());
+        assert_eq!(read("godwit+pool://s/r.fa").unwrap(), 1);
+        assert!(read("godwit+pool://s/other.fa").unwrap_err().to_string().contains("godwit+pool://s/r.fa is not"));
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! Checks of the programs that godwit starts, and of those that `godwit demo` compares it with.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
-use godwit_engines::caller::{CallerChoice, bcftools, freebayes};
-use godwit_engines::gatk;
+use godwit_engines::caller::{CallerChoice, freebayes};
 use godwit_engines::searcher::{blast, diamond, mmseqs};
 use godwit_engines::trimmer::fastp;
-use godwit_engines::{EngineError, find_aligners, sql_program};
+use godwit_engines::{EngineError, bcftools, find_aligners, find_on_path, gatk, query_program_version, sql_program};
 use godwit_model::message_with_causes;
 
 use super::{Area, Finding, FindingState};
@@ -35,13 +33,12 @@ pub fn engines() -> Vec<Finding> {
         name => Some(match engine.program {
             None => missing_program(name, "an aligner that --aligner defines by its command line", engine.remedy),
             Some(path) => {
-                let version = program_version(&path, "--version").unwrap_or_else(|| "version unknown".into());
+                let version = engine.version.unwrap_or_else(|| "version unknown".into());
                 Finding::new(Area::Engines, name, FindingState::Fine, format!("{version}, {}", path.display()))
             }
         }),
     }));
-    let remedy = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
-    findings.push(program_finding(fastp::PROGRAM, fastp::query_version(None), "--trim", remedy));
+    findings.push(program_finding(fastp::PROGRAM, fastp::query_version(None), "--trim", fastp::REMEDY));
     findings.extend(callers());
     findings.extend(searchers());
     findings.push(sql_engine());
@@ -173,7 +170,7 @@ fn reference_bwa() -> Finding {
         return Finding::new(Area::Engines, "bwa", FindingState::Note, NOT_INSTALLED_FOR_DEMO);
     };
     // bwa without arguments prints its usage, which contains the version.
-    let version = program_version(&path, "").unwrap_or_else(|| "version unknown".into());
+    let version = query_program_version(&path, &[]).unwrap_or_else(|| "version unknown".into());
     let found = Finding::new(Area::Engines, "bwa", FindingState::Fine, format!("{version}, {}", path.display()));
     if version.contains(expected) {
         return found;
@@ -186,7 +183,7 @@ fn samtools() -> Finding {
     let Some(path) = find_on_path("samtools") else {
         return Finding::new(Area::Engines, "samtools", FindingState::Note, NOT_INSTALLED_FOR_DEMO);
     };
-    let version = program_version(&path, "--version").unwrap_or_else(|| "version unknown".into());
+    let version = query_program_version(&path, &["--version"]).unwrap_or_else(|| "version unknown".into());
     Finding::new(Area::Engines, "samtools", FindingState::Fine, format!("{version}, {}", path.display()))
 }
 
@@ -202,46 +199,5 @@ fn picard() -> Finding {
             "not usable without java; optional: godwit demo compares its results with this tool",
         ),
         None => Finding::new(Area::Engines, "Picard", FindingState::Note, NOT_INSTALLED_FOR_DEMO),
-    }
-}
-
-/// Returns the first executable file with this name on PATH.
-pub(super) fn find_on_path(name: &str) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-    let runs =
-        |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(runs)
-}
-
-/// Runs a program and returns the version in its output: the first word that starts with a digit and contains a dot.
-fn program_version(program: &Path, argument: &str) -> Option<String> {
-    let mut command = Command::new(program);
-    command.args(Some(argument).filter(|argument| !argument.is_empty())).stdin(Stdio::null());
-    let output = command.output().ok()?;
-    let text = [output.stdout, output.stderr].concat();
-    parse_version(&String::from_utf8_lossy(&text))
-}
-
-fn parse_version(text: &str) -> Option<String> {
-    let word = text.split_whitespace().map(|word| word.trim_matches(|c: char| "\"(),v".contains(c)));
-    let numbered = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
-    word.into_iter().find(numbered).map(|version| version.chars().take(40).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_found_in_what_programs_say() {
-        for (text, version) in [
-            ("\nProgram: bwa (alignment via Burrows-Wheeler)\nVersion: 0.7.17-r1188\n", Some("0.7.17-r1188")),
-            ("samtools 1.16.1\nUsing htslib 1.16\n", Some("1.16.1")),
-            ("/usr/bin/bowtie2-align-s version 2.5.0\n64-bit\n", Some("2.5.0")),
-            ("slurm-wlm 22.05.8", Some("22.05.8")),
-            ("nothing here", None),
-        ] {
-            assert_eq!(parse_version(text).as_deref(), version, "{text}");
-        }
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use godwit_align::format_bytes;
+use godwit_engines::find_on_path;
 use godwit_pipeline::host_resources::{self, CgroupLimits};
 
-use super::engines::find_on_path;
 use super::{Area, Finding, FindingState};
 
 /// Number of open files that a run with many lanes and threads may need.

@@ -52,7 +52,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         progress.clear();
         return dry_run::print_plan(&plan, args.common.json);
     }
-    let spreadable = ClusterRunOptions {
+    let cluster_run = ClusterRunOptions {
         cluster: &args.cluster,
         common: &args.common,
         dry_run: args.dry_run,
@@ -62,20 +62,20 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         reads_stdin: args.lanes.iter().flatten().any(|file| file.as_os_str() == "-"),
     };
     let is_busy = || has_unfinished_job(&args.out).is_err();
-    let Some(lead) = spreadable.dispatch(&progress, &cancelled, is_busy)? else { return Ok(()) };
-    let spread = lead.cluster_options(&args.cluster)?;
+    let Some(head) = cluster_run.dispatch(&progress, &cancelled, is_busy)? else { return Ok(()) };
+    let cluster = head.cluster_options(&args.cluster)?;
     let mut options = align_options(args, &recipients)?;
     // If SLURM has restarted the job, resume the work of its earlier attempt.
-    options.resume |= lead.is_restart();
+    options.resume |= head.is_restart();
     let Some(calling) = calling_options(args)? else {
-        let report = align(&options, spread.as_ref(), &progress, &cancelled)?;
-        lead.write_finished_marker()?;
+        let report = align(&options, cluster.as_ref(), &progress, &cancelled)?;
+        head.write_finished_marker()?;
         report_outcome(args, &report, &progress);
         return Ok(());
     };
     let aligned = |report: &JobReport| report_outcome(args, report, &progress);
-    let done = align_and_call(&options, &calling, spread.as_ref(), aligned, &progress, &cancelled)?;
-    lead.write_finished_marker()?;
+    let done = align_and_call(&options, &calling, cluster.as_ref(), aligned, &progress, &cancelled)?;
+    head.write_finished_marker()?;
     super::call::report_outcome(&done.calling, &done.vcf, &progress);
     Ok(())
 }

@@ -28,7 +28,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
         return Err(Failure::new(ErrorKind::Usage, problem));
     }
     let job_name = args.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let spreadable = ClusterRunOptions {
+    let cluster_run = ClusterRunOptions {
         cluster: &args.cluster,
         common: &args.common,
         dry_run: args.dry_run,
@@ -37,16 +37,16 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
         job_count: 1,
         reads_stdin: false,
     };
-    let Some(lead) = spreadable.dispatch(&progress, &cancelled, || is_call_running(&args.out))? else { return Ok(()) };
-    let spread = lead.cluster_options(&args.cluster)?;
+    let Some(head) = cluster_run.dispatch(&progress, &cancelled, || is_call_running(&args.out))? else { return Ok(()) };
+    let cluster = head.cluster_options(&args.cluster)?;
     // If SLURM has restarted the job, resume the work of its earlier attempt.
-    options.resume |= lead.is_restart();
+    options.resume |= head.is_restart();
     let mut clear = DecryptedFiles::beside_output(&args.out);
     for reads in options.reads.iter_mut().chain(&mut options.normal) {
         *reads = clear.decrypted_path(reads)?;
     }
-    let report = call(&options, spread.as_ref(), &progress, &cancelled)?;
-    lead.write_finished_marker()?;
+    let report = call(&options, cluster.as_ref(), &progress, &cancelled)?;
+    head.write_finished_marker()?;
     match options.recipients.is_empty() {
         true => report_outcome(&report, &args.out, &progress),
         false => report_outcome(&report, &encrypted_path(&args.out), &progress),
@@ -73,9 +73,11 @@ pub(super) fn report_outcome(report: &CallReport, out: &Path, progress: &Progres
 fn call_options(args: &CallArgs) -> Result<CallOptions, Failure> {
     let usage = |message: &str| Err(Failure::new(ErrorKind::Usage, message.to_owned()));
     let (reads, caller) = match (&args.gvcfs[..], &args.caller) {
-        ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint requires gVCFs: name them with --gvcfs"),
-        ([], caller) => (&args.reads, caller.clone()),
-        (_, CallerChoice::Bcftools | CallerChoice::GatkJoint) => (&args.gvcfs, CallerChoice::GatkJoint),
+        ([], Some(CallerChoice::GatkJoint)) => {
+            return usage("--caller gatk-joint requires gVCFs: name them with --gvcfs");
+        }
+        ([], caller) => (&args.reads, caller.clone().unwrap_or_default()),
+        (_, None | Some(CallerChoice::GatkJoint)) => (&args.gvcfs, CallerChoice::GatkJoint),
         _ => return usage("gVCFs are genotyped by GATK: omit --caller, or use --caller gatk-joint"),
     };
     Ok(CallOptions {
@@ -108,7 +110,7 @@ pub(super) fn calling_options(
         ploidy: args.ploidy.as_deref().map(|text| read_ploidy_table(text, args.sex.as_deref())).transpose()?,
         ploidy_name: args.ploidy.clone(),
         sex: args.sex.clone(),
-        window_bases: args.grid_size,
+        max_region_bases: args.max_region_bases,
         padding_bases: args.padding,
         threads: common.thread_count(),
         caller_threads: args.caller_threads as usize,

@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use godwit_mount::{
     FileTree, LocalStorage, Mount, MountOptions, ServerStorage, ServerStorageOptions, Storage, is_dead_mount,
     is_mounted, unmount_lazily,
 };
-use godwit_process::LockedDirectory;
+use godwit_process::{LockedDirectory, Signal, set_parent_death_signal, signal_group};
 use godwit_transfer::location::Location;
 
 use super::credentials::credentials_for;
@@ -130,7 +130,7 @@ fn run_in_foreground(args: &MountArgs, point: &Path) -> Result<(), Failure> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let OpenStorage { storage, is_writable, server_path } = open_storage(args, &cancelled)?;
     let scratch = create_scratch_directory(&scratch_directory(&args.common))?;
-    let guard = start_guard(point)?;
+    let guard = Guard::start(point)?;
     let tree = FileTree::new(storage, scratch.path(), server_path.as_ref(), Arc::new(log_warning));
     let options = MountOptions {
         source_name: args.url.clone(),
@@ -147,7 +147,7 @@ fn run_in_foreground(args: &MountArgs, point: &Path) -> Result<(), Failure> {
     readiness::notify(readiness::STOPPING);
     cancelled.store(true, Ordering::Relaxed);
     drop(mount);
-    stop_guard(guard);
+    guard.stop();
     let is_stored = outcome.map_err(|error| {
         let problem = format!("the connection to the kernel ended: {error}; mount {} again", args.url);
         Failure::new(ErrorKind::Machine, problem)
@@ -208,50 +208,114 @@ fn mount_failure(args: &MountArgs, error: &std::io::Error) -> Failure {
 
 /// Starts this command again with `--foreground`, and waits until the files are mounted.
 fn start_in_background() -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start godwit: {error}"));
-    let words: Vec<OsString> = std::env::args_os().skip(1).chain([OsString::from("--foreground")]).collect();
     let mut command = Command::new(THIS_PROGRAM);
-    command.args(words).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(std::env::args_os().skip(1)).arg("--foreground");
+    let (_, ready_line) = spawn_until_mounted(command)?;
+    print(&ready_line)
+}
+
+/// A process that has mounted files. Dropping this value unmounts them. If this process is killed, the kernel kills that one,
+/// and its guard unmounts the files.
+pub struct MountProcess(Child);
+
+impl MountProcess {
+    /// Starts `godwit mount --foreground` with these arguments, and waits until the files are mounted. The thread that calls
+    /// this function must run as long as the files are needed.
+    pub fn start(arguments: &[OsString]) -> Result<Self, Failure> {
+        let mut command = Command::new(THIS_PROGRAM);
+        command.args(["mount", "--foreground"]).args(arguments);
+        set_parent_death_signal(&mut command);
+        spawn_until_mounted(command).map(|(child, _)| Self(child))
+    }
+}
+
+impl Drop for MountProcess {
+    fn drop(&mut self) {
+        signal_group(self.0.id(), Signal::Terminate);
+        // The outcome does not matter: the files are read-only, and the guard unmounts them if the process fails.
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a process that mounts files, and waits until they are mounted. Returns the process and the line that it has
+/// printed. Until this process ends, its messages are printed here.
+fn spawn_until_mounted(mut command: Command) -> Result<(Child, String), Failure> {
+    let failed = |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start godwit: {error}"));
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
-    let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(Failure::new(ErrorKind::Bug, "a bug in godwit: the child process has no pipes".to_owned()));
     };
+    let messages = std::thread::spawn(move || forward_messages(stderr));
     let mut ready_line = String::new();
     BufReader::new(stdout).read_line(&mut ready_line).map_err(failed)?;
     if !ready_line.is_empty() {
-        return print(&ready_line);
+        return Ok((child, ready_line));
     }
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
-    let mut lines: Vec<&str> = said.lines().collect();
-    let last = lines.pop().unwrap_or_default();
-    lines.iter().for_each(|line| log_plain(line));
-    let message = last.strip_prefix(ERROR_PREFIX).unwrap_or("the process in the background ended").to_owned();
+    let message = messages.join().ok().flatten().unwrap_or_else(|| "the process of the mount ended".to_owned());
     Err(Failure::new(ErrorKind::of_exit_code(status.code()), message))
 }
 
-/// Starts the guard of a mount. It ends when this process does, because this process holds the other end of its
-/// standard input.
-fn start_guard(mount_point: &Path) -> Result<Child, Failure> {
-    let mut command = Command::new(THIS_PROGRAM);
-    command.arg(GUARD_VERB).arg(mount_point).process_group(0);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    child.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start godwit: {error}")))
+/// Prints the messages of the process of a mount until it ends. Returns its error.
+fn forward_messages(stderr: ChildStderr) -> Option<String> {
+    let mut error = None;
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        match line.strip_prefix(ERROR_PREFIX) {
+            Some(message) => error = Some(message.to_owned()),
+            None => log_plain(&line),
+        }
+    }
+    error
 }
 
-fn stop_guard(mut guard: Child) {
-    drop(guard.stdin.take());
-    // The guard exits by itself, whatever the outcome is.
-    let _ = guard.wait();
+/// The guard of a mount, which ends after this process.
+struct Guard {
+    /// The guard ends when this is closed, at the latest when this process ends.
+    input: ChildStdin,
+    /// The guard holds the other end until it ends.
+    output: ChildStdout,
+}
+
+impl Guard {
+    fn start(mount_point: &Path) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("cannot start godwit: {error}"));
+        let mut command = Command::new(THIS_PROGRAM);
+        command.arg(GUARD_VERB).arg(mount_point).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(failed)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        // This process only starts the guard.
+        let status = child.wait().map_err(failed)?;
+        match (input, output) {
+            (Some(input), Some(output)) if status.success() => Ok(Self { input, output }),
+            _ => Err(Failure::new(ErrorKind::Machine, format!("the guard of the mount did not start: {status}"))),
+        }
+    }
+
+    /// Stops the guard, and waits until it has ended.
+    fn stop(self) {
+        let Self { input, mut output } = self;
+        drop(input);
+        // The guard prints nothing, and exits by itself, whatever the outcome is.
+        let _ = output.read_to_end(&mut Vec::new());
+    }
 }
 
 /// Waits until standard input is closed, and removes the mount if its process has ended without unmounting it. The list
 /// of mounts determines whether there is one, because the metadata of a dead mount may come from the cache of the kernel
 /// for a second.
+///
+/// The guard outlives the signals that end the process of the mount. It ignores them, and it is not a descendant of that process
+/// or of the process that started it: when the first process has started the second one, the first one exits.
 pub fn run_guard(args: &MountGuardArgs) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::new(ErrorKind::Machine, format!("the guard of a mount failed: {error}"));
+    if !args.detached {
+        let mut command = Command::new(THIS_PROGRAM);
+        command.args([GUARD_VERB, "--detached"]).arg(&args.mount_point).process_group(0);
+        return command.spawn().map(drop).map_err(failed);
+    }
+    interruption::ignore_signals();
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map_err(failed)?;
     let started = Instant::now();
     while started.elapsed() < GUARD_TIMEOUT {

@@ -14,15 +14,13 @@ use godwit_delta::{
     mutate_fasta, pack, unpack,
 };
 use godwit_files::AtomicFile;
-use godwit_io::bgzf::open_text;
+use godwit_io::bgzf::{GZIP_MAGIC, open_text};
 use godwit_model::ErrorKind;
 use godwit_model::Region;
 
 use super::print;
 use crate::interruption;
 
-/// Magic bytes of gzip and BGZF.
-const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 /// Buffer size for reading and writing, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 

@@ -101,14 +101,14 @@ async fn record_policy(log: Option<&Arc<dyn AccessLog>>, policy: &Policy, path: 
 /// Reloads the policy of a server whenever its file has changed. If the new file is invalid, prints a warning, and the
 /// old policy remains in force.
 pub(super) async fn reload_policy_on_change(
-    book: Arc<PolicyStore>,
+    policy_store: Arc<PolicyStore>,
     path: std::path::PathBuf,
     log: Option<Arc<dyn AccessLog>>,
 ) {
-    record_policy(log.as_ref(), &book.policy(), &path, IN_FORCE.to_owned()).await;
+    record_policy(log.as_ref(), &policy_store.policy(), &path, IN_FORCE.to_owned()).await;
     loop {
         tokio::time::sleep(POLICY_POLL_INTERVAL).await;
-        let fresh = book.clone();
+        let fresh = policy_store.clone();
         let Ok(Some(read)) = tokio::task::spawn_blocking(move || fresh.reload_if_changed()).await else { continue };
         match read {
             Ok(policy) => {
@@ -119,7 +119,7 @@ pub(super) async fn reload_policy_on_change(
                 let problem = message_with_causes(&error).replace('\n', " | ");
                 log_warning(&format!("the policy is unchanged: {problem}"));
                 let outcome = format!("{IN_FORCE}; the changed file is not in force: {problem}");
-                record_policy(log.as_ref(), &book.policy(), &path, outcome).await;
+                record_policy(log.as_ref(), &policy_store.policy(), &path, outcome).await;
             }
         }
     }

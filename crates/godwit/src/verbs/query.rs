@@ -10,7 +10,7 @@ use std::time::Duration;
 use godwit_cli::cli::{CommonArgs, KeyArgs, QueryArgs};
 use godwit_cli::failure::Failure;
 use godwit_dataset::{Catalog, DatasetAccessList, Principal};
-use godwit_flight::SqlEngine as _;
+use godwit_flight::{SqlEngine as _, StatementProgress};
 use godwit_model::ErrorKind;
 use godwit_query::{
     CopyStatement, ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions,
@@ -142,7 +142,7 @@ impl<'a> DirectoryDatasets<'a> {
         open_program().map_err(|error| {
             Failure::new(ErrorKind::Machine, format!("SQL statements need another program: {error}"))
         })?;
-        let result = engine.execute(&Principal::default(), sql.to_owned(), None).await;
+        let result = engine.execute(&Principal::default(), sql.to_owned(), None, StatementProgress::default()).await;
         Ok(result.map_err(StatementError::from)?.into())
     }
 

@@ -11,6 +11,7 @@ use godwit_workflow::{SampleHosts, StorageMonitor, WorkflowOptions, run_sample, 
 
 use super::call::read_ploidy_table;
 use super::cluster_run::is_restart;
+use super::mounted_inputs::MountedInputs;
 use super::remote_file_transfer::RemoteFileTransfer;
 use super::sample_jobs::SampleJobLauncher;
 use super::storage_pool_monitor::StoragePoolMonitor;
@@ -20,9 +21,10 @@ use crate::plural::pluralize;
 use crate::progress::Progress;
 
 /// Runs the workflow for all samples, or for one sample with `--one-sample`, and reports the outcome.
-pub fn run(args: &RunArgs) -> Result<(), Failure> {
+pub fn run(mut args: RunArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     args.keys.load_keys()?;
+    let inputs = MountedInputs::start(&mut args)?;
     let pool = args.access.pool.as_deref().filter(|_| args.one_sample.is_none());
     let storage = pool.map(|file| StoragePoolMonitor::start(file, &args.access)).transpose()?;
     let options = WorkflowOptions {
@@ -40,7 +42,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         known_sites: args.known_sites.clone(),
         snp_resources: args.resources.snp_resource.clone(),
         indel_resources: args.resources.indel_resource.clone(),
-        window_bases: args.grid_size,
+        max_region_bases: args.max_region_bases,
         caller_memory_bytes: args.caller_memory,
         remote_files: Some(Arc::new(RemoteFileTransfer::new(
             args.access.clone(),
@@ -48,6 +50,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             args.common.thread_count(),
         ))),
         store_address: args.store.clone(),
+        input_addresses: inputs.addresses().clone(),
         storage_monitor: storage.clone().map(|storage| storage as Arc<dyn StorageMonitor>),
         // If SLURM has restarted the job of this sample, resume the work of the earlier attempt.
         resume: args.resume || (args.one_sample.is_some() && is_restart()),
@@ -56,7 +59,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if let Some(sample) = &args.one_sample {
         return Ok(run_sample(&options, sample, &job_directory()?, &progress, &cancelled)?);
     }
-    let nodes = args.cluster.on.map(|place| SampleJobLauncher::new(args, place)).transpose()?;
+    let nodes = args.cluster.on.map(|place| SampleJobLauncher::new(&args, place)).transpose()?;
     let nodes = nodes.as_ref().map(|nodes| nodes as &dyn SampleHosts);
     let dashboard = args.dashboard.map(|port| Dashboard::open(port, &progress, storage)).transpose()?;
     let observer: &dyn Observer = match &dashboard {

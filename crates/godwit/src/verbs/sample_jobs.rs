@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::{LauncherName, RunArgs};
@@ -14,6 +13,7 @@ use godwit_model::ErrorKind;
 use godwit_model::message_with_causes;
 use godwit_pipeline::PipelineError;
 use godwit_workflow::{JobExit, SampleHosts, SampleJob};
+use parking_lot::Mutex;
 
 use super::cluster_worker::available_cores;
 use super::slurm_job::{slurm_name, slurm_profile};
@@ -104,10 +104,6 @@ impl SampleJobLauncher {
         })
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<usize, SampleJobState>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn job_spec(&self, job: &SampleJob<'_>) -> JobSpec {
         let mut words: Vec<OsString> = vec!["--one-sample".into(), job.name.into()];
         // A retry resumes the work of the earlier attempt.
@@ -152,12 +148,12 @@ impl SampleHosts for SampleJobLauncher {
         // Remove the log of an earlier attempt, whose error could be mistaken for one of this attempt.
         let _ = std::fs::remove_file(spec.stderr_path(0));
         let handle = self.launchers[launcher].submit(&spec)?;
-        self.jobs().insert(job.sample, SampleJobState { launcher, spec, handle, missing_since: None });
+        self.jobs.lock().insert(job.sample, SampleJobState { launcher, spec, handle, missing_since: None });
         Ok(())
     }
 
     fn poll_exit(&self, sample: usize) -> Option<JobExit> {
-        let mut jobs = self.jobs();
+        let mut jobs = self.jobs.lock();
         let job = jobs.get_mut(&sample)?;
         let ended = match self.launchers[job.launcher].status(&job.handle) {
             Ok(JobStatus::Ended { outcome }) => Some(job_end(job, &outcome)),
@@ -180,7 +176,7 @@ impl SampleHosts for SampleJobLauncher {
     }
 
     fn cancel_all(&self) {
-        for (_, job) in self.jobs().drain() {
+        for (_, job) in self.jobs.lock().drain() {
             // Ignore errors: local processes exit with this process, and the user must cancel a SLURM job that remains.
             let _ = self.launchers[job.launcher].cancel(&job.handle);
         }

@@ -46,7 +46,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     }
     let shared = check_outputs(args, &command)?;
     let job_name = shared.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let spreadable = ClusterRunOptions {
+    let cluster_run = ClusterRunOptions {
         cluster: &args.cluster,
         common: &args.common,
         dry_run: args.dry_run,
@@ -57,8 +57,8 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     };
     // Do not wait for an earlier attempt: each search writes its own temporary file and renames it when the output is
     // complete.
-    let Some(lead) = spreadable.dispatch(&progress, &cancelled, || false)? else { return Ok(()) };
-    let spread = lead.cluster_options(&args.cluster)?;
+    let Some(head) = cluster_run.dispatch(&progress, &cancelled, || false)? else { return Ok(()) };
+    let cluster = head.cluster_options(&args.cluster)?;
     let spooled =
         if command.query_path.is_none() { Some(spool_stdin(&scratch_directory(&args.common))?) } else { None };
     let query = command.query_path.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
@@ -66,6 +66,11 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     check_query(&query, command.tool_search.is_some() && args.engine == SearchEngine::Exact)?;
     check_subjects(&command)?;
     let workers = worker_count(args, &mut command);
+    if args.workers.is_some_and(|requested| usize::from(requested) > 1) && has_dependent_batches(&command) {
+        let message =
+            "blastn searches -subject with one worker; build a database with makeblastdb to use more".to_owned();
+        progress.event(&Event::Warning { message });
+    }
     // The temporary files of the preparation must exist until the end of the search.
     let scratch = scratch_directory(&args.common);
     let pieces = args.fragments.map_or_else(|| RANGES_PER_WORKER * workers.unwrap_or(1), |pieces| pieces as usize);
@@ -86,17 +91,17 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     };
     let plan = |forecast: &SearchForecast| progress.report(&forecast_text(forecast));
     let observer = SearchObserver { plan: &plan, progress: &step };
-    let summary = match &spread {
-        Some(spread) => {
+    let summary = match &cluster {
+        Some(cluster) => {
             let warn = |message| progress.event(&Event::Warning { message });
-            search_on_workers(&options, &query, workers, spread, (&warn, &cancelled), &observer)?
+            search_on_workers(&options, &query, workers, cluster, (&warn, &cancelled), &observer)?
         }
         None => {
             let place = LocalBackend::find_engine(&options, query.clone())?;
             Search::open(&options, &query, Box::new(place), &cancelled)?.run(&observer)?
         }
     };
-    lead.write_finished_marker()?;
+    head.write_finished_marker()?;
     report_outcome(args, &options, &summary, &progress)
 }
 

@@ -2,6 +2,7 @@
 
 mod authentication;
 mod key_fetch;
+mod nfs_export;
 pub mod readiness;
 mod span_export;
 mod visa_file;
@@ -32,6 +33,7 @@ use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, Rel
 use signal_hook::consts::SIGHUP;
 
 use self::authentication::ServerAuth;
+use self::nfs_export::NfsExport;
 use self::span_export::OtlpExporter;
 use super::policy_audit::{open_access_log, open_policy_store, reload_policy_on_change};
 use super::statement_processes::{open_program, process_command, with_keys};
@@ -54,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let reload = reload_on_hang_up()?;
     let cancelled = interruption::flag_with_grace(args.drain);
     godwit_cli::log::set_server_log(&args.common);
-    let address = parse_listen_address(&args.listen)?;
+    let address = parse_listen_address("--listen", &args.listen)?;
     args.keys.load_keys()?;
     let runtime = start_runtime(args.common.thread_count())?;
     let admission = runtime.block_on(ServerAuth::from_args(args))?;
@@ -65,13 +67,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let root = Arc::new(open_served_root(args, temporary.as_ref())?);
     let (datasets, skipped) = root.count_datasets()?;
     warn_about_skipped(&skipped);
-    let (book, log) = (open_policy_store(args, &root)?, open_access_log(args)?);
-    let authorizer = book.clone().map(|book| book as Arc<dyn Authorizer>);
+    let (policy_store, log) = (open_policy_store(args, &root)?, open_access_log(args)?);
+    let authorizer = policy_store.clone().map(|policy_store| policy_store as Arc<dyn Authorizer>);
     let outcome = runtime.block_on(async {
         let files = open_file_service(args, authorizer.clone())?;
         let (authenticator, tls) = (admission.authentication(), admission.tls());
         let pool = join_pool(args, &authenticator)?;
-        let engine = Some(statement_engine(args, temporary.as_ref(), book.clone()));
+        let engine = Some(statement_engine(args, temporary.as_ref(), policy_store.clone()));
         let web_service = Some(open_web_service(args, &root, authorizer.clone()));
         let exporter = OtlpExporter::start(args)?;
         let tracer = span_export::build_tracer(exporter.as_ref(), &args.common);
@@ -88,13 +90,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             Server::bind_with_auth(&Address::Tcp(address), node, routes, authenticator, tls, server_tuning(args))
                 .await?;
         start_dns_server(args, pool.as_ref()).await?;
-        let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
-        let noun = if datasets == 1 { "dataset" } else { "datasets" };
-        print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
+        let nfs = NfsExport::start(args, policy_store.clone(), log.clone()).await?;
+        print_address(args, datasets, encrypted, server.address())?;
         readiness::notify(readiness::READY);
         tokio::spawn(admission.reload_on_change(reload, log.clone()));
-        if let Some((book, path)) = book.zip(args.policy.clone()) {
-            tokio::spawn(reload_policy_on_change(book, path, log));
+        if let Some((policy_store, path)) = policy_store.zip(args.policy.clone()) {
+            tokio::spawn(reload_policy_on_change(policy_store, path, log));
         }
         if let Some(pool) = &pool {
             pool.watch_members();
@@ -108,6 +109,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             }
         };
         let closed = server.serve_until(until_told, args.drain).await;
+        NfsExport::stop(nfs).await;
         if let Some(exporter) = exporter {
             exporter.close().await;
         }
@@ -119,6 +121,18 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // Do not wait for threads that read files: each exits when it cannot send its next batch.
     runtime.shutdown_background();
     outcome
+}
+
+/// Prints the number of datasets and the address of the server.
+fn print_address(
+    args: &ServeArgs,
+    datasets: usize,
+    encrypted: bool,
+    address: impl std::fmt::Display,
+) -> Result<(), Failure> {
+    let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
+    let noun = if datasets == 1 { "dataset" } else { "datasets" };
+    print(&format!("{datasets} {noun} of {} at {scheme}://{address}\n", args.root.display()))
 }
 
 /// Starts the runtime with its threads.
@@ -264,7 +278,7 @@ fn server_tuning(args: &ServeArgs) -> TransportOptions {
 fn statement_engine(
     args: &ServeArgs,
     temporary: Option<&TemporaryDatasets>,
-    book: Option<Arc<PolicyStore>>,
+    policy_store: Option<Arc<PolicyStore>>,
 ) -> Arc<dyn SqlEngine> {
     if let Err(error) = open_program() {
         godwit_cli::log::log_warning(&format!("most SQL statements will fail: {error}"));
@@ -285,7 +299,7 @@ fn statement_engine(
             memory_bytes: limits.memory_bytes,
             threads,
             is_for_server: true,
-            has_grants: book.is_some(),
+            has_grants: policy_store.is_some(),
             ..StatementProcessOptions::default()
         },
         &args.keys,
@@ -295,7 +309,8 @@ fn statement_engine(
         command.envs(allocator_variables(options.memory_bytes, threads)).stderr(Stdio::null());
         Ok(command)
     };
-    let encode_grants = book.map(|book| Box::new(move |principal: &Principal| book.encode_grants(principal)) as _);
+    let encode_grants = policy_store
+        .map(|policy_store| Box::new(move |principal: &Principal| policy_store.encode_grants(principal)) as _);
     let scratch = super::scratch_directory(&args.common);
     Arc::new(ProcessSqlEngine::with_grants(command, limits, scratch, encode_grants))
 }
@@ -343,9 +358,10 @@ async fn wait_for_stop(cancelled: &AtomicBool, stdin_closes: bool) {
     }
 }
 
-fn parse_listen_address(listen: &str) -> Result<SocketAddr, Failure> {
+/// Resolves the address in an option.
+fn parse_listen_address(option: &str, listen: &str) -> Result<SocketAddr, Failure> {
     let wrong =
-        |problem: String| Failure::new(ErrorKind::Usage, format!("--listen {listen}: {problem}; write HOST:PORT"));
+        |problem: String| Failure::new(ErrorKind::Usage, format!("{option} {listen}: {problem}; write HOST:PORT"));
     let mut found = listen.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("no address has that name".to_owned()))
 }

@@ -2,7 +2,7 @@
 //! connections and the bytes per second of each member over time.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use godwit_cli::cli::AccessArgs;
@@ -10,6 +10,7 @@ use godwit_cli::failure::Failure;
 use godwit_flight::pool::Member;
 use godwit_flight::{Client, TransportOptions};
 use godwit_workflow::{StorageMonitor, StoragePoolMember, StorageSnapshot};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::credentials::read_credentials;
@@ -47,14 +48,14 @@ impl StoragePoolMonitor {
 
     /// Returns the state of the pool members in the last snapshot.
     pub fn latest_nodes(&self) -> Vec<StoragePoolMember> {
-        let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        let moments = self.moments.lock();
         moments.last().map(|moment| moment.members.clone()).unwrap_or_default()
     }
 
     /// Adds a snapshot. Returns true if every second snapshot was dropped, so that the poll interval must be doubled.
     fn add_moment(&self, members: Vec<StoragePoolMember>) -> bool {
         let seconds = (self.started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
-        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moments = self.moments.lock();
         moments.push(StorageSnapshot { seconds, members });
         let thins = moments.len() > MAX_MOMENTS;
         if thins {
@@ -70,7 +71,7 @@ impl StoragePoolMonitor {
 
 impl StorageMonitor for StoragePoolMonitor {
     fn snapshots(&self) -> Vec<StorageSnapshot> {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.moments.lock().clone()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use godwit_cluster::WorkerPoolEvent;
-use godwit_exchange::{ShardId, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_exchange::{ShardId, ShuffleEvent, WorkerId};
 use godwit_model::BlockId;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::Event;
@@ -30,9 +30,9 @@ impl AlignHead<'_> {
         self.recalled_workers.clear();
         self.worker_pool.broadcast_command(&AlignCommand::AdoptSlices(plan));
         self.wait_for_recall()?;
-        self.apply_event(LedgerEvent::GenomeSharded { shard_count });
+        self.apply_event(ShuffleEvent::GenomeSharded { shard_count });
         let blocks = self.job_directory.finished_blocks().map(|block| block.id);
-        let held: BTreeSet<BlockId> = blocks.filter(|block| self.ledger.is_block_aligned(*block)).collect();
+        let held: BTreeSet<BlockId> = blocks.filter(|block| self.scheduler.is_block_aligned(*block)).collect();
         let lost = self.job_directory.finished_counts().0 - held.len();
         if lost > 0 {
             self.worker_pool
@@ -49,24 +49,25 @@ impl AlignHead<'_> {
         let since = Instant::now();
         loop {
             let there = self.worker_pool.worker_ids().len();
-            let all_said = there > 0 && self.worker_pool.worker_ids().all(|node| self.recalled_workers.contains(&node));
+            let all_said =
+                there > 0 && self.worker_pool.worker_ids().all(|worker| self.recalled_workers.contains(&worker));
             let all_came = there >= self.worker_pool.expected_workers() || since.elapsed() > WORKER_JOIN_TIMEOUT;
             if all_said && all_came {
                 return Ok(());
             }
-            if let Some(WorkerPoolEvent::Event(node, report)) = self.next_event()? {
-                self.handle_event(node, report);
+            if let Some(WorkerPoolEvent::Event(worker, report)) = self.next_event()? {
+                self.handle_event(worker, report);
             }
         }
     }
 
     /// Adds slices of a block that a worker held before it joined. They are accepted if the checksum of their reads is
     /// that of this job, and if the other results of the block are in the job directory.
-    pub(super) fn add_held_slices(&mut self, node: WorkerId, block: BlockId, content: &str, shares: Vec<ShardId>) {
+    pub(super) fn add_held_slices(&mut self, worker: WorkerId, block: BlockId, content: &str, shares: Vec<ShardId>) {
         let is_known = self.job_directory.is_checkpointed(block)
             && self.reads_checksums.get(&block).is_some_and(|known| known == content);
         if is_known && !shares.is_empty() {
-            self.apply_event(LedgerEvent::SlicesHeld(node, block, shares));
+            self.apply_event(ShuffleEvent::SlicesHeld(worker, block, shares));
         }
     }
 }

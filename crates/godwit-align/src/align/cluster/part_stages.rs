@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_buffer::MutableBuffer;
-use godwit_exchange::{PerFile, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_exchange::{PerFile, ShuffleEvent, WorkerId};
 use godwit_model::RecordId;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer};
@@ -19,19 +19,19 @@ use crate::align_messages::{AlignCommand, AlignUpload, edges_from_pieces};
 /// A stage in which workers process every part of the output.
 pub(super) trait PartStage {
     /// Assigns a part to a worker.
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError>;
+    fn assign_part(&mut self, head: &mut AlignHead, worker: WorkerId, part: usize) -> Result<(), PipelineError>;
 
     /// Commands a worker to copy a part that it has written into the output files, at `offset`. Stages that write no files
     /// have nothing to copy: their parts are placed at once.
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, _offset: PerFile<u64>) {
-        head.apply_event(LedgerEvent::PartPlaced(node, part));
+    fn assign_placement(&mut self, head: &mut AlignHead, worker: WorkerId, part: usize, _offset: PerFile<u64>) {
+        head.apply_event(ShuffleEvent::PartPlaced(worker, part));
     }
 
     /// Handles the result that a worker uploaded for a part.
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
-        node: WorkerId,
+        worker: WorkerId,
         upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError>;
@@ -48,21 +48,21 @@ pub(super) struct WriteStage<'c> {
 }
 
 impl PartStage for WriteStage<'_> {
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
-        head.worker_pool.send_command(node, &AlignCommand::WritePart { part });
+    fn assign_part(&mut self, head: &mut AlignHead, worker: WorkerId, part: usize) -> Result<(), PipelineError> {
+        head.worker_pool.send_command(worker, &AlignCommand::WritePart { part });
         Ok(())
     }
 
-    fn assign_placement(&mut self, head: &mut AlignHead, node: WorkerId, part: usize, offset: PerFile<u64>) {
+    fn assign_placement(&mut self, head: &mut AlignHead, worker: WorkerId, part: usize, offset: PerFile<u64>) {
         let header_bytes = self.assembler.header_bytes();
         let offset = offset.sum(header_bytes);
-        head.worker_pool.send_command(node, &AlignCommand::PlacePart { part, offset });
+        head.worker_pool.send_command(worker, &AlignCommand::PlacePart { part, offset });
     }
 
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
-        node: WorkerId,
+        worker: WorkerId,
         upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
@@ -70,21 +70,23 @@ impl PartStage for WriteStage<'_> {
             (AlignUpload::WrittenPart { part, bytes, from_checkpoint }, [report]) => {
                 self.resumed_parts += usize::from(from_checkpoint);
                 self.assembler.add_report(part, report)?;
-                head.apply_event(LedgerEvent::PartWritten(node, part, bytes));
+                head.apply_event(ShuffleEvent::PartWritten(worker, part, bytes));
             }
             (AlignUpload::PlacedPart { part, offset, bytes }, pieces) => {
                 let malformed =
-                    || head.worker_pool.protocol_error(node, format!("part {part} was placed without data"));
+                    || head.worker_pool.protocol_error(worker, format!("part {part} was placed without data"));
                 let edges = edges_from_pieces(pieces).ok_or_else(malformed)?;
                 let extents = offset.zip(bytes).map(|(offset, bytes)| PartExtent { offset, bytes });
                 self.assembler.add_placed_part(part, extents, edges)?;
                 self.placed_parts += 1;
                 self.observer.event(&Event::Written { partitions: self.placed_parts, total: self.part_count });
-                head.apply_event(LedgerEvent::PartPlaced(node, part));
+                head.apply_event(ShuffleEvent::PartPlaced(worker, part));
             }
             // Another worker has counted the same part before.
             (AlignUpload::CountedPart { .. }, _) => {}
-            (upload, _) => return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into()),
+            (upload, _) => {
+                return Err(head.worker_pool.protocol_error(worker, format!("{upload:?} has no data")).into());
+            }
         }
         Ok(())
     }
@@ -103,26 +105,26 @@ impl RankStage {
 }
 
 impl PartStage for RankStage {
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
+    fn assign_part(&mut self, head: &mut AlignHead, worker: WorkerId, part: usize) -> Result<(), PipelineError> {
         let records = Box::new(self.parts[part]);
-        head.worker_pool.send_command(node, &AlignCommand::RankRecords { part, records });
+        head.worker_pool.send_command(worker, &AlignCommand::RankRecords { part, records });
         Ok(())
     }
 
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
-        node: WorkerId,
+        worker: WorkerId,
         upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         let (AlignUpload::RankedPart { part, records }, [found]) = (&upload, pieces) else {
-            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into());
+            return Err(head.worker_pool.protocol_error(worker, format!("{upload:?} has no data")).into());
         };
         let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
         let ranked_records = found.map(|[record, place]| (RecordId(record), place)).collect();
         self.ranked_parts.insert(*part, RankedPart { ranked_records, records: *records });
-        head.apply_event(LedgerEvent::PartWritten(node, *part, PerFile::default()));
+        head.apply_event(ShuffleEvent::PartWritten(worker, *part, PerFile::default()));
         Ok(())
     }
 }
@@ -135,27 +137,27 @@ pub(super) struct CountStage {
 }
 
 impl PartStage for CountStage {
-    fn assign_part(&mut self, head: &mut AlignHead, node: WorkerId, part: usize) -> Result<(), PipelineError> {
-        head.worker_pool.send_command(node, &AlignCommand::CountBases { part });
+    fn assign_part(&mut self, head: &mut AlignHead, worker: WorkerId, part: usize) -> Result<(), PipelineError> {
+        head.worker_pool.send_command(worker, &AlignCommand::CountBases { part });
         Ok(())
     }
 
     fn take_upload(
         &mut self,
         head: &mut AlignHead,
-        node: WorkerId,
+        worker: WorkerId,
         upload: AlignUpload,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         let (AlignUpload::CountedPart { part }, [report]) = (&upload, pieces) else {
-            return Err(head.worker_pool.protocol_error(node, format!("{upload:?} has no data")).into());
+            return Err(head.worker_pool.protocol_error(worker, format!("{upload:?} has no data")).into());
         };
         // A lost worker and its replacement may both count a part.
         if self.counted_parts.insert(*part) {
             let added = self.counts.add_report(&String::from_utf8_lossy(report));
-            added.map_err(|error| head.worker_pool.protocol_error(node, error.to_string()))?;
+            added.map_err(|error| head.worker_pool.protocol_error(worker, error.to_string()))?;
         }
-        head.apply_event(LedgerEvent::PartWritten(node, *part, PerFile::default()));
+        head.apply_event(ShuffleEvent::PartWritten(worker, *part, PerFile::default()));
         Ok(())
     }
 }

@@ -6,9 +6,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -19,14 +19,13 @@ use godwit_engines::stream::{StreamReader, StreamWriter};
 use godwit_kernels::markdup::{DuplicateMarks, RecordSet};
 use godwit_model::{BlockId, schema};
 use godwit_pipeline::PipelineError;
+use parking_lot::{Condvar, Mutex};
 
 use super::super::feed::{BlockSink, reads_differ_error};
-use crate::align_messages::{AlignTicket, VerdictHeader};
+use crate::align_messages::{AlignTicket, MAX_MARKS_PER_BATCH, VerdictHeader, compress_marks};
 
 /// Size of the write buffer of a scratch file, bytes.
 const WRITE_BYTES: usize = 1 << 20;
-/// Number of duplicate marks in a record batch; a mark takes 8 or 16 bytes.
-const VERDICTS_PER_BATCH: usize = 1 << 17;
 /// Bytes of the report of base qualities in a record batch.
 const REPORT_BYTES_PER_BATCH: usize = 1 << 20;
 
@@ -35,8 +34,8 @@ pub(in crate::align) struct ReadsSpool {
     directory: PathBuf,
     /// 0-based numbers of the lanes that can be read only once; their blocks stay until the end of the job.
     retained_lanes: BTreeSet<u16>,
-    representatives: OnceLock<RecordSet>,
-    verdicts: OnceLock<DuplicateMarks>,
+    representatives: OnceLock<Vec<BatchWithHeader>>,
+    verdicts: OnceLock<Vec<BatchWithHeader>>,
     recalibration_report: OnceLock<String>,
     /// Number of blocks that are not assigned to a worker yet.
     waiting_blocks: Mutex<usize>,
@@ -88,32 +87,49 @@ impl ReadsSpool {
     /// Sets the number of blocks that are not assigned to a worker yet. The feeding thread stops reading when this
     /// number reaches its maximum.
     pub(super) fn set_waiting_blocks(&self, blocks: usize) {
-        *self.waiting_blocks.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
+        *self.waiting_blocks.lock() = blocks;
         self.block_taken.notify_all();
     }
 
     /// Waits until fewer than `most` blocks wait for a worker, then counts one more block.
     fn wait_for_room(&self, most: usize, cancelled: &AtomicBool) -> Result<(), PipelineError> {
-        let mut waiting = self.waiting_blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting_blocks.lock();
         while *waiting >= most {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(PipelineError::Interrupted);
             }
-            let woken = self.block_taken.wait_timeout(waiting, Duration::from_millis(100));
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.block_taken.wait_for(&mut waiting, Duration::from_millis(100));
         }
         *waiting += 1;
         Ok(())
     }
 
     /// Makes a list of records available for download; workers search the ranks of these records in the sorted file.
-    pub(super) fn set_representatives(&self, representatives: RecordSet) {
-        let _ = self.representatives.set(representatives);
+    pub(super) fn set_representatives(&self, representatives: &RecordSet) {
+        let mut batches = Vec::new();
+        for (block, words) in representatives.blocks() {
+            push_batches(&mut batches, VerdictHeader::Representatives(block), words);
+        }
+        let _ = self.representatives.set(batches);
     }
 
-    /// Makes the duplicate marks available for download.
-    pub(super) fn set_verdicts(&self, marking: DuplicateMarks) {
-        let _ = self.verdicts.set(marking);
+    /// Makes the duplicate marks available for download. They are compressed once for all workers.
+    pub(super) fn set_verdicts(&self, marking: &DuplicateMarks) {
+        let DuplicateMarks { duplicates, optical, sets, .. } = marking;
+        let mut batches = Vec::new();
+        for (block, words) in duplicates.blocks() {
+            push_batches(&mut batches, VerdictHeader::Duplicates(block), words);
+        }
+        for (block, words) in optical.iter().flat_map(RecordSet::blocks) {
+            push_batches(&mut batches, VerdictHeader::Optical(block), words);
+        }
+        if let Some(sets) = sets {
+            push_batches(&mut batches, VerdictHeader::Sets, sets.sets());
+            for (block, members) in sets.blocks() {
+                push_batches(&mut batches, VerdictHeader::Members(block), members);
+            }
+        }
+        let _ = self.verdicts.set(batches);
     }
 
     /// Makes the report of base qualities available for download.
@@ -124,57 +140,23 @@ impl ReadsSpool {
     fn recalibration_report_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
         let report = self.recalibration_report.get().ok_or(io::ErrorKind::NotFound)?;
         let pieces = report.as_bytes().chunks(REPORT_BYTES_PER_BATCH);
-        Ok(pieces.map(|piece| Ok((bytes_batch::batch_from_bytes(piece.to_vec()), Bytes::new()))).collect())
-    }
-
-    fn representative_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
-        let representatives = self.representatives.get().ok_or(io::ErrorKind::NotFound)?;
-        let mut batches = Vec::new();
-        for (block, words) in representatives.blocks() {
-            push_batches(&mut batches, VerdictHeader::Representatives(block), words)?;
-        }
-        Ok(batches)
-    }
-
-    fn verdict_batches(&self) -> io::Result<Vec<BatchWithHeader>> {
-        let DuplicateMarks { duplicates, optical, sets, .. } = self.verdicts.get().ok_or(io::ErrorKind::NotFound)?;
-        let mut batches = Vec::new();
-        for (block, words) in duplicates.blocks() {
-            push_batches(&mut batches, VerdictHeader::Duplicates(block), words)?;
-        }
-        for (block, words) in optical.iter().flat_map(RecordSet::blocks) {
-            push_batches(&mut batches, VerdictHeader::Optical(block), words)?;
-        }
-        if let Some(sets) = sets {
-            push_batches(&mut batches, VerdictHeader::Sets, sets.sets())?;
-            for (block, members) in sets.blocks() {
-                push_batches(&mut batches, VerdictHeader::Members(block), members)?;
-            }
-        }
-        Ok(batches)
+        Ok(pieces.map(|piece| (bytes_batch::batch_from_bytes(piece.to_vec()), Bytes::new())).collect())
     }
 }
 
-/// A record batch that a worker downloads, and the header of the message that contains it.
-type BatchWithHeader = io::Result<(RecordBatch, Bytes)>;
+/// A record batch that workers download, and the header of the message that contains it.
+type BatchWithHeader = (RecordBatch, Bytes);
 
-/// Appends `items` as bytes, in batches of at most [`VERDICTS_PER_BATCH`] items.
-fn push_batches<T: bytemuck::NoUninit>(
-    batches: &mut Vec<BatchWithHeader>,
-    header: VerdictHeader,
-    items: &[T],
-) -> io::Result<()> {
-    let header = Bytes::from(serde_json::to_vec(&header)?);
-    for items in items.chunks(VERDICTS_PER_BATCH) {
-        let bytes = bytemuck::cast_slice::<T, u8>(items).to_vec();
-        batches.push(Ok((bytes_batch::batch_from_bytes(bytes), header.clone())));
-    }
-    Ok(())
+/// Appends `items` as compressed bytes, in batches of at most [`MAX_MARKS_PER_BATCH`] items.
+fn push_batches<T: bytemuck::NoUninit>(batches: &mut Vec<BatchWithHeader>, header: VerdictHeader, items: &[T]) {
+    let header = Bytes::from(serde_json::to_vec(&header).expect("a block id can be written as JSON"));
+    let frames = items.chunks(MAX_MARKS_PER_BATCH).map(compress_marks);
+    batches.extend(frames.map(|frame| (bytes_batch::batch_from_bytes(frame), header.clone())));
 }
 
 /// Returns a download of batches of bytes.
 fn downloaded_bytes(batches: Vec<BatchWithHeader>) -> DownloadBatches {
-    DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) }
+    DownloadBatches { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter().map(Ok)) }
 }
 
 impl Drop for ReadsSpool {
@@ -197,8 +179,12 @@ impl DownloadSource for ReadsSpool {
                 let batches = std::iter::from_fn(move || stream.next_batch().map_err(io::Error::other).transpose());
                 Ok(DownloadBatches { schema, batches: Box::new(batches.map(|batch| Ok((batch?, Bytes::new())))) })
             }
-            AlignTicket::Representatives => Ok(downloaded_bytes(self.representative_batches()?)),
-            AlignTicket::Duplicates => Ok(downloaded_bytes(self.verdict_batches()?)),
+            AlignTicket::Representatives => {
+                Ok(downloaded_bytes(self.representatives.get().ok_or(io::ErrorKind::NotFound)?.clone()))
+            }
+            AlignTicket::Duplicates => {
+                Ok(downloaded_bytes(self.verdicts.get().ok_or(io::ErrorKind::NotFound)?.clone()))
+            }
             AlignTicket::RecalibrationReport => Ok(downloaded_bytes(self.recalibration_report_batches()?)),
             AlignTicket::Slices { .. } => {
                 Err(io::Error::new(io::ErrorKind::NotFound, "the head of an alignment offers only blocks for download"))
@@ -249,7 +235,8 @@ impl BlockSink for SpoolSink<'_> {
         let path = self.spool.incomplete_path(header.id);
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = BufWriter::with_capacity(WRITE_BYTES, file.map_err(self.scratch_error())?);
-        let stream = StreamWriter::start(file, &schema::reads(), header.to_metadata()).map_err(self.scratch_error())?;
+        let stream =
+            StreamWriter::start(file, &schema::pipe_reads(), header.to_metadata()).map_err(self.scratch_error())?;
         self.open_block = Some((header.id, stream));
         Ok(())
     }
@@ -329,7 +316,7 @@ mod tests {
             library_index: 0,
         };
         sink.start_block(&header).unwrap();
-        sink.write(&RecordBatch::new_empty(schema::reads())).unwrap();
+        sink.write(&RecordBatch::new_empty(schema::pipe_reads())).unwrap();
         assert!(!spool.has_block(block) && received.try_recv().is_err());
         sink.end_block().unwrap();
         assert!(spool.has_block(block) && received.try_recv().is_ok());

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use arrow_buffer::MutableBuffer;
 use godwit_cluster::WorkerPoolEvent;
-use godwit_exchange::{ShardId, ShuffleAction, ShuffleEvent as LedgerEvent, WorkerId};
+use godwit_exchange::{ShardId, ShuffleAction, ShuffleEvent, WorkerId};
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, SortKey};
 use godwit_pipeline::PipelineError;
@@ -118,7 +118,7 @@ impl ClusterAlignJob<'_> {
         feed_lanes: Vec<FeedLane>,
         collector: &Collector,
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
-        let nodes = head.worker_pool.expected_workers();
+        let workers = head.worker_pool.expected_workers();
         let mut held = head.collect_held_blocks()?;
         // Blocks of a pipe go into the spool even if workers hold them: if these workers are lost, the pipe cannot be
         // read again.
@@ -147,7 +147,7 @@ impl ClusterAlignJob<'_> {
                     spool,
                     events: sender,
                     cancelled,
-                    max_waiting_blocks: nodes + MAX_PREFETCHED_BLOCKS,
+                    max_waiting_blocks: workers + MAX_PREFETCHED_BLOCKS,
                     selection,
                     open_block: None,
                 };
@@ -217,16 +217,16 @@ impl ClusterAlignJob<'_> {
     ) -> Result<UnpublishedOutputs, PipelineError> {
         let AlignContext { header, genome, outputs, observer, cancelled, .. } = self.context;
         observer.event(&Event::Stage { name: "writing" });
-        let shares = plan.map(|plan| ShardPlan::new(plan, head.ledger.owners().len()));
+        let shares = plan.map(|plan| ShardPlan::new(plan, head.scheduler.owners().len()));
         let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.shard_of(partition)) as u16;
         let shares: Vec<ShardId> = decided.parts().iter().map(|split| ShardId(of_share(split.partition))).collect();
         if let Some(representatives) = decided.representatives() {
-            self.spool.set_representatives(representatives);
+            self.spool.set_representatives(&representatives);
             let mut ranking = RankStage::new(decided.parts().to_vec());
             self.run_part_stage(head, &mut ranking, shares.clone())?;
             decided.number_sets(&file_ranks(ranking.ranked_parts.into_values().collect()));
         }
-        self.spool.set_verdicts(decided.take_verdicts().unwrap_or_default());
+        self.spool.set_verdicts(&decided.take_verdicts().unwrap_or_default());
         let decided = &*decided;
         let assembler = decided.start_assembly(header, genome, outputs, opened)?;
         let task = WriteTask {
@@ -292,15 +292,15 @@ impl ClusterAlignJob<'_> {
     ) -> Result<(), PipelineError> {
         let (sender, fed) = mpsc::channel();
         let mut refeeder = Refeeder::new(self, sender, stop);
-        head.apply_event(LedgerEvent::DuplicatesDecided(shares));
+        head.apply_event(ShuffleEvent::DuplicatesDecided(shares));
         let mut finished = false;
         loop {
             let mut again = BTreeSet::new();
             for action in std::mem::take(&mut head.pending_actions) {
                 match action {
                     ShuffleAction::FinishJob => finished = true,
-                    ShuffleAction::WritePart(node, part) => work.assign_part(head, node, part)?,
-                    ShuffleAction::PlacePart(node, part, offset) => work.assign_placement(head, node, part, offset),
+                    ShuffleAction::WritePart(worker, part) => work.assign_part(head, worker, part)?,
+                    ShuffleAction::PlacePart(worker, part, offset) => work.assign_placement(head, worker, part, offset),
                     ShuffleAction::ReportSizeMismatch(_) => {
                         return Err(PipelineError::CountMismatch {
                             items: "parts with the same size on both workers",
@@ -327,14 +327,14 @@ impl ClusterAlignJob<'_> {
                 head.record_fed_block(block);
             }
             match head.next_event()? {
-                Some(WorkerPoolEvent::Event(node, report)) => head.handle_event(node, report),
-                Some(WorkerPoolEvent::Upload(node, upload, pieces)) => {
+                Some(WorkerPoolEvent::Event(worker, report)) => head.handle_event(worker, report),
+                Some(WorkerPoolEvent::Upload(worker, upload, pieces)) => {
                     head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
                     match upload {
                         AlignUpload::AlignedBlock(AlignedBlockInfo { block, .. }) => {
-                            head.apply_event(LedgerEvent::BlockAligned(node, block))
+                            head.apply_event(ShuffleEvent::BlockAligned(worker, block))
                         }
-                        upload => work.take_upload(head, node, upload, &pieces)?,
+                        upload => work.take_upload(head, worker, upload, &pieces)?,
                     }
                 }
                 // `next_event` has already handled workers that were lost.
@@ -363,7 +363,7 @@ impl<'s> AlignStage<'s, '_> {
                 let fed = ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 report = Some(fed.map_err(|error| error.or_interrupted(head.cancelled))?);
                 self.drain_feed_events(head);
-                head.apply_event(LedgerEvent::InputEnded);
+                head.apply_event(ShuffleEvent::InputEnded);
             }
             self.drain_feed_events(head);
             refeeder.check_threads()?;
@@ -372,7 +372,7 @@ impl<'s> AlignStage<'s, '_> {
                 self.handle_event(head, incoming)?;
             }
             head.tick();
-            self.job.spool.set_waiting_blocks(head.ledger.waiting_block_count());
+            self.job.spool.set_waiting_blocks(head.scheduler.waiting_block_count());
             let mut again = BTreeSet::new();
             for action in std::mem::take(&mut head.pending_actions) {
                 match action {
@@ -411,9 +411,9 @@ impl<'s> AlignStage<'s, '_> {
             WorkerPoolEvent::Event(_, AlignEvent::GenomePartitioned { starts }) if self.plan.is_none() => {
                 self.set_plan(head, starts)?
             }
-            WorkerPoolEvent::Event(node, report) => head.handle_event(node, report),
-            WorkerPoolEvent::Upload(node, AlignUpload::AlignedBlock(info), pieces) => {
-                self.collect_block(head, node, info, &pieces)?;
+            WorkerPoolEvent::Event(worker, report) => head.handle_event(worker, report),
+            WorkerPoolEvent::Upload(worker, AlignUpload::AlignedBlock(info), pieces) => {
+                self.collect_block(head, worker, info, &pieces)?;
             }
             // The head has not requested parts yet, and `next_event` has already handled workers that were lost.
             WorkerPoolEvent::Upload(..) | WorkerPoolEvent::Lost(_) => {}
@@ -427,7 +427,7 @@ impl<'s> AlignStage<'s, '_> {
         let Some(over) = self.job.context.job_directory.cluster_run() else { return Ok(()) };
         let sharded = genome_plan(&plan, over);
         head.worker_pool.broadcast_command(&AlignCommand::SetPartitions(sharded.clone()));
-        head.apply_event(LedgerEvent::GenomeSharded { shard_count: sharded.shard_count });
+        head.apply_event(ShuffleEvent::GenomeSharded { shard_count: sharded.shard_count });
         head.genome_plan = Some(sharded);
         self.plan = Some(plan);
         Ok(())
@@ -436,16 +436,16 @@ impl<'s> AlignStage<'s, '_> {
     fn collect_block(
         &mut self,
         head: &mut AlignHead,
-        node: WorkerId,
+        worker: WorkerId,
         AlignedBlockInfo { block, reads, records, counts }: AlignedBlockInfo,
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
-        let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
+        let Some(plan) = self.plan.as_ref().filter(|_| head.scheduler.is_leased(worker, block)) else { return Ok(()) };
         head.exchange_report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         if self.collected_blocks.insert(block) {
             let malformed = || {
                 head.worker_pool
-                    .protocol_error(node, format!("its message about {} cannot be decoded", block_label(block)))
+                    .protocol_error(worker, format!("its message about {} cannot be decoded", block_label(block)))
             };
             let BlockUpload { pairs, ends, table, details } = BlockUpload::from_pieces(pieces).ok_or_else(malformed)?;
             let library =
@@ -463,7 +463,7 @@ impl<'s> AlignStage<'s, '_> {
             let (lane, block) = (block.lane, block.ordinal);
             self.job.context.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
         }
-        head.apply_event(LedgerEvent::BlockAligned(node, block));
+        head.apply_event(ShuffleEvent::BlockAligned(worker, block));
         Ok(())
     }
 }

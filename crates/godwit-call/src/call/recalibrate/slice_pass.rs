@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_formats::bam::RecordBuffer;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, rounded_seconds};
+use parking_lot::Mutex;
 
 use super::bam_slicer::{BamSlice, BamSlicer, SliceTarget};
 use super::gatk_engine::GatkSlice;
@@ -76,7 +76,7 @@ impl RecalibrateJob<'_> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
-        Ok(step.checkpoints.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(step.checkpoints.into_inner())
     }
 }
 
@@ -98,7 +98,7 @@ impl SlicePass<'_> {
         let mut records = Vec::new();
         let finished = |index: usize| self.job.job_directory.finished_regions.get(&self.checkpoint_index(index));
         let next = {
-            let mut slicer = self.slicer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slicer = self.slicer.lock();
             slicer.next_slice(|index| match (&self.job.engine, finished(index)) {
                 (_, Some(_)) => SliceTarget::Skip,
                 (SliceEngine::Own(_), None) => SliceTarget::Memory(&mut records),
@@ -151,7 +151,7 @@ impl SlicePass<'_> {
     fn record_slice(&self, slice: BamSlice, kept: RegionCheckpoint) {
         let records = self.finished_records.fetch_add(slice.records, Ordering::Relaxed) + slice.records;
         let slices = self.finished_slices.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut all = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.checkpoints.lock();
         if all.len() <= slice.index {
             all.resize_with(slice.index + 1, RegionCheckpoint::default);
         }

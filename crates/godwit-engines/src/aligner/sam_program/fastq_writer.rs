@@ -100,7 +100,7 @@ impl FastqWriter {
             let (comment, quality) = (optional(comment), optional(quality));
             append_read(&mut input.text, name.value(row), comment.as_deref(), sequence.value(row), quality.as_deref());
             let sent = input.send_buffered(false);
-            sent.map_err(|error| self.write_error(error))?;
+            sent.map_err(|error| self.state.write_error(error))?;
         }
         Ok(())
     }
@@ -124,17 +124,11 @@ impl FastqWriter {
         }
         let mut inputs = std::mem::take(&mut self.inputs);
         for input in &mut inputs {
-            input.send_buffered(true).map_err(|error| self.write_error(error))?;
+            input.send_buffered(true).map_err(|error| self.state.write_error(error))?;
         }
         // Close all pipes at once: a program may need the end of one input before it reads the other one.
         inputs.iter_mut().for_each(|input| input.sender = None);
-        inputs.iter_mut().try_for_each(InputPipe::flush_and_close).map_err(|error| self.write_error(error))
-    }
-
-    fn write_error(&self, error: std::io::Error) -> EngineError {
-        let broken = error.kind() == std::io::ErrorKind::BrokenPipe;
-        let failure = self.state.io_error("write to", error);
-        if broken { self.state.exit_error_or(failure) } else { failure }
+        inputs.iter_mut().try_for_each(InputPipe::flush_and_close).map_err(|error| self.state.write_error(error))
     }
 }
 

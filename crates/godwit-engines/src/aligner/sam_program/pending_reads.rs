@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::aligner::BlockHeader;
 
@@ -42,36 +43,37 @@ pub(super) fn name_fingerprint(name: &[u8]) -> u64 {
 }
 
 impl PendingReads {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<PendingBlock>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn start_block(&self, header: BlockHeader) {
-        self.lock().push_back(PendingBlock { header, name_fingerprints: Vec::new(), reads: 0, is_complete: false });
+        self.blocks.lock().push_back(PendingBlock {
+            header,
+            name_fingerprints: Vec::new(),
+            reads: 0,
+            is_complete: false,
+        });
     }
 
     /// Adds reads to the newest block. Call this before sending the reads to the aligner.
     pub(super) fn add_reads(&self, names: impl Iterator<Item = u64>, reads: u64) {
-        if let Some(block) = self.lock().back_mut() {
+        if let Some(block) = self.blocks.lock().back_mut() {
             block.name_fingerprints.extend(names);
             block.reads += reads;
         }
     }
 
     pub(super) fn end_block(&self) {
-        if let Some(block) = self.lock().back_mut() {
+        if let Some(block) = self.blocks.lock().back_mut() {
             block.is_complete = true;
         }
     }
 
     /// Returns the header of the oldest pending block.
     pub(super) fn oldest_header(&self) -> Option<BlockHeader> {
-        self.lock().front().map(|block| block.header.clone())
+        self.blocks.lock().front().map(|block| block.header.clone())
     }
 
     /// Returns the output that is expected after the records of the first `answered` templates of the oldest block.
     pub(super) fn item_after(&self, answered: usize) -> PendingItem {
-        match self.lock().front() {
+        match self.blocks.lock().front() {
             Some(block) if answered < block.name_fingerprints.len() => {
                 PendingItem::Template(block.name_fingerprints[answered])
             }
@@ -82,6 +84,6 @@ impl PendingReads {
 
     /// Removes the oldest pending block.
     pub(super) fn remove_oldest_block(&self) {
-        self.lock().pop_front();
+        self.blocks.lock().pop_front();
     }
 }

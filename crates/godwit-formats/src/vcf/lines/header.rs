@@ -45,11 +45,6 @@ impl Header {
         self.lines.iter().map(Vec::as_slice)
     }
 
-    /// Returns the `#CHROM` line, without its line feed.
-    pub fn column_line(&self) -> &[u8] {
-        &self.column_line
-    }
-
     /// Returns the names of the samples.
     ///
     /// # Examples

@@ -2,11 +2,10 @@
 
 use std::io::BufRead;
 
+use super::super::MAX_LINE_BYTES;
 use super::Header;
 use super::error::{VcfLinesError, excerpt};
 
-/// Maximum bytes of a line, which allows records with alleles of millions of bases or with very many samples.
-const MAX_LINE_BYTES: usize = 256 << 20;
 /// Number of columns before `FORMAT` and the sample columns.
 const FIXED_COLUMN_COUNT: usize = 8;
 

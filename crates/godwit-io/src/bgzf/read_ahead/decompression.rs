@@ -33,7 +33,7 @@ pub(super) fn decompress_file(
     if let Some(&(_, format)) = UNSUPPORTED_MAGICS.iter().find(|(magic, _)| start.starts_with(magic)) {
         return Err(InputError::Unsupported { format });
     }
-    if !start.starts_with(&gzip::MAGIC) {
+    if !start.starts_with(&gzip::GZIP_MAGIC) {
         return copy_plain_text(source, sender);
     }
     source.mark_compressed();
@@ -84,7 +84,7 @@ pub(super) fn decompress_from_resume_point(
 
 /// Returns whether the next bytes are a BGZF block whose data starts with the magic number of BAM.
 fn peek_is_bam(source: &mut PeekReader) -> Result<bool, InputError> {
-    if !source.peek(gzip::MAGIC.len())?.starts_with(&gzip::MAGIC) {
+    if !source.peek(gzip::GZIP_MAGIC.len())?.starts_with(&gzip::GZIP_MAGIC) {
         return Ok(false);
     }
     let Some(block_bytes) = peek_block(source)? else { return Ok(false) };

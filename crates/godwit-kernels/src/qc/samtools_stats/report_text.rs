@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::cycle_counts::CycleCounts;
+use super::super::cycle_counts::{CycleCounts, NO_QUALITIES};
 use super::super::histogram::Histogram;
 use super::{MAX_INSERT_BASES, MAX_PILEUP_READ_BASES, MAX_PILEUP_REFERENCE_BASES, SamtoolsStats};
 
@@ -179,7 +179,7 @@ impl SamtoolsStats {
             *text += "# Columns correspond to qualities and rows to cycles. First column is the cycle number.\n";
             for cycle in 0..self.longest[end + 1] as usize {
                 let _ = write!(text, "{key}\t{}", cycle + 1);
-                let counts = cycles.qualities[end].get(cycle).unwrap_or(&[0; 256]);
+                let counts = cycles.qualities[end].get(cycle).unwrap_or(&NO_QUALITIES);
                 counts[..columns].iter().for_each(|count| {
                     let _ = write!(text, "\t{count}");
                 });

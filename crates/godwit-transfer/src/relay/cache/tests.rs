@@ -111,7 +111,7 @@ fn blocks_damaged_on_disk_are_not_returned() {
 fn blocks_with_equal_content_are_stored_once_and_unused_ones_are_evicted() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open_cache(directory.path());
-    *lock(&cache.lru) = LruIndex::new(10 * 8192, MAX_FILES);
+    *cache.lru.lock() = LruIndex::new(10 * 8192, MAX_FILES);
     assert!(keep(&cache, "f", 1, 1) && keep(&cache, "g", 1, 1));
     let blocks = || paths_below(&directory.path().join("blocks")).iter().filter(|path| path.is_file()).count();
     assert_eq!(blocks(), 1);

@@ -2,8 +2,8 @@
 //! "OTLP/HTTP").
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use godwit_cli::cli::{CommonArgs, LogLevel, ServeArgs};
@@ -12,6 +12,7 @@ use godwit_cli::log::{log_event, log_warning};
 use godwit_dataset::percent_decode;
 use godwit_flight::trace::{AttributeValue, Span, SpanExporter, Tracer};
 use godwit_model::ErrorKind;
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -52,7 +53,7 @@ impl SpanExporter for SpanQueue {
         if !span.context.is_sampled {
             return;
         }
-        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let spans = self.spans.lock();
         if spans.as_ref().is_some_and(|spans| spans.try_send(span).is_err()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -144,7 +145,7 @@ impl OtlpExporter {
 
     /// Closes the queue and waits until the remaining spans are sent, or until a timeout.
     pub(super) async fn close(self) {
-        self.queue.spans.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.spans.lock().take();
         let sent = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.sender_task).await;
         let dropped = self.queue.dropped.load(Ordering::Relaxed);
         if dropped > 0 || sent.is_err() {

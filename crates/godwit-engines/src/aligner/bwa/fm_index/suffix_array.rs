@@ -9,7 +9,9 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use godwit_kernels::threads::for_each_index;
 
 use super::bwt::Bwt;
 use super::indexed_text::IndexedText;
@@ -68,10 +70,16 @@ impl<'a> BwaSuffixArray<'a> {
         Self { file, rows }
     }
 
-    /// Reads samples from index `first` on and returns a new walk for each of them; empty past the last sample.
-    fn read_walks(&self, first: u64) -> io::Result<Vec<Walk>> {
+    /// Returns the number of chunks of all samples.
+    fn chunk_count(&self) -> usize {
+        self.rows.div_ceil(BWA_STRIDE).div_ceil(SAMPLES_PER_READ) as usize
+    }
+
+    /// Reads the samples of a chunk and returns a new walk for each of them.
+    fn read_walks(&self, chunk: usize) -> io::Result<Vec<Walk>> {
+        let first = chunk as u64 * SAMPLES_PER_READ;
         let count = self.rows.div_ceil(BWA_STRIDE).saturating_sub(first).min(SAMPLES_PER_READ);
-        let not_in_file = u64::from(first == 0 && count > 0);
+        let not_in_file = u64::from(first == 0);
         let mut bytes = vec![0; 8 * (count - not_in_file) as usize];
         self.file.read_exact_at(&mut bytes, SA_HEADER_BYTES + 8 * (first + not_in_file).saturating_sub(1))?;
         let read = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
@@ -100,24 +108,10 @@ impl SampledSuffixArray {
         array.low.resize_with(count, AtomicU32::default);
         array.high.resize_with(count, AtomicU8::default);
         array.store_position(Walk { row: 0, position: transform.rows() - 1 });
-        let (next_chunk, steps) = (AtomicU64::new(0), AtomicU64::new(0));
-        let work = || -> Result<(), WalkError> {
-            loop {
-                let starts = bwa.read_walks(next_chunk.fetch_add(SAMPLES_PER_READ, Ordering::Relaxed))?;
-                if starts.is_empty() {
-                    return Ok(());
-                }
-                steps.fetch_add(array.walk_to_next_samples(transform, text, starts)?, Ordering::Relaxed);
-            }
-        };
-        std::thread::scope(|scope| {
-            let started: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            started.into_iter().fold(own, |result, thread| {
-                result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            })
-        })?;
-        if steps.into_inner() != transform.rows() - 1 {
+        let walk_chunk =
+            |(): &mut (), chunk: usize| array.walk_to_next_samples(transform, text, bwa.read_walks(chunk)?);
+        let steps = for_each_index(threads, bwa.chunk_count(), || (), walk_chunk)?;
+        if steps.iter().sum::<u64>() != transform.rows() - 1 {
             return Err(WalkError::SampleMismatch);
         }
         array.verify_samples(bwa)?;
@@ -183,14 +177,8 @@ impl SampledSuffixArray {
 
     /// Checks that the stored position of each row sampled by bwa, at which a walk ended, equals bwa's sample.
     fn verify_samples(&self, bwa: &BwaSuffixArray<'_>) -> Result<(), WalkError> {
-        let mut first = 0;
-        loop {
-            let chunk = bwa.read_walks(first)?;
-            if chunk.is_empty() {
-                return Ok(());
-            }
-            first += chunk.len() as u64;
-            for walk in chunk {
+        for chunk in 0..bwa.chunk_count() {
+            for walk in bwa.read_walks(chunk)? {
                 let index = (walk.row / self.stride.rows()) as usize;
                 let [low, high] = [walk.position & 0xffff_ffff, walk.position >> 32];
                 let stored_low = u64::from(self.low[index].load(Ordering::Relaxed));
@@ -200,6 +188,7 @@ impl SampledSuffixArray {
                 }
             }
         }
+        Ok(())
     }
 
     /// Writes the highest byte of every sample, and then the lower four bytes of every sample.

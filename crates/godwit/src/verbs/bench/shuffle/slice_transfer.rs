@@ -7,7 +7,7 @@
 //! workers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch, UInt8Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
@@ -19,6 +19,7 @@ use godwit_flight::measure::XorShift64;
 use godwit_flight::{
     BatchItem, Client, DataPlane, Download, FlightError, PutResultStream, Status, TransportOptions, Upload,
 };
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -99,20 +100,16 @@ impl SliceSource {
 
     /// Replaces all slices by new ones for the first `takers` workers. Blocks until the slices are created.
     pub fn generate(&self, takers: u32, slice_bytes: u64) {
-        self.lock_slices().clear();
+        self.slices.lock().clear();
         for receiver in 0..takers {
             self.get_or_generate(SliceRequest { receiver, slice_bytes, message_bytes: 0 });
         }
     }
 
-    fn lock_slices(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Slice>>> {
-        self.slices.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a slice; creates the slice if it does not exist.
     fn get_or_generate(&self, request: SliceRequest) -> Arc<Slice> {
         // Hold the lock while the slice is created, so that no slice is created twice.
-        let mut held = self.lock_slices();
+        let mut held = self.slices.lock();
         held.retain(|_, slice| slice.bytes.len() as u64 == request.slice_bytes);
         held.entry(request.receiver).or_insert_with(|| Arc::new(Slice::generate(self.sender, request))).clone()
     }

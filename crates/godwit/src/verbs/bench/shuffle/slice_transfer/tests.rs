@@ -118,7 +118,7 @@ fn tickets_are_read_as_they_are_written_and_others_are_not() {
 fn slices_of_another_length_are_dropped() {
     let slices = SliceSource::new(1);
     slices.generate(3, 100);
-    assert_eq!(slices.lock_slices().len(), 3);
+    assert_eq!(slices.slices.lock().len(), 3);
     slices.get_or_generate(SliceRequest { receiver: 7, slice_bytes: 200, message_bytes: 0 });
-    assert_eq!(slices.lock_slices().len(), 1);
+    assert_eq!(slices.slices.lock().len(), 1);
 }

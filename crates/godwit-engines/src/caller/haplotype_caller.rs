@@ -6,57 +6,21 @@
 //! scattered runs of GATK.
 
 use std::ffi::OsStr;
-use std::process::Command;
 
-use super::region_argument::RegionArgument;
+use super::gatk_arguments::{GATK_CAPABILITIES, REFUSED_GATK_OPTIONS, REFUSED_READ_OPTIONS, add_region_arguments};
 use super::{Caller, CallerInvocation, Capabilities, split_caller_options};
-use crate::gatk::{DEFAULT_MEMORY_BYTES, GatkToolkit, PROGRAM};
+use crate::gatk::{GatkToolkit, PROGRAM};
 use crate::{EngineError, ProcessPipeline};
-
-const SET_BY_GODWIT: &str = "godwit call sets it";
-/// Options that the user cannot pass to any GATK tool, each with the reason or the alternative.
-pub(super) const REFUSED_GATK_OPTIONS: [(&str, &str); 15] = [
-    ("-O", SET_BY_GODWIT),
-    ("--output", SET_BY_GODWIT),
-    ("-R", SET_BY_GODWIT),
-    ("--reference", SET_BY_GODWIT),
-    ("-L", "use --regions"),
-    ("--intervals", "use --regions"),
-    ("-XL", "use --regions"),
-    ("--exclude-intervals", "use --regions"),
-    ("-ip", "use --padding"),
-    ("--interval-padding", "use --padding"),
-    ("-ixp", "use --padding"),
-    ("--interval-exclusion-padding", "use --padding"),
-    ("--tmp-dir", "use --temp"),
-    ("--create-output-variant-index", SET_BY_GODWIT),
-    ("--java-options", "set the heap with --caller-memory"),
-];
-/// Options that the user cannot pass to a GATK tool that calls variants from reads, each with the reason or the
-/// alternative.
-pub(super) const REFUSED_READ_OPTIONS: [(&str, &str); 7] = [
-    ("-I", SET_BY_GODWIT),
-    ("--input", SET_BY_GODWIT),
-    ("-bamout", "the process of every region would write this file"),
-    ("--bam-output", "the process of every region would write this file"),
-    ("-ploidy", "use --ploidy"),
-    ("--sample-ploidy", "use --ploidy"),
-    ("--native-pair-hmm-threads", "use --caller-threads"),
-];
-
-/// The capabilities that all callers in GATK share.
-pub(super) const GATK_CAPABILITIES: Capabilities =
-    Capabilities { memory_bytes: DEFAULT_MEMORY_BYTES, needs_dictionary: true, ..Capabilities::DEFAULT };
 
 /// An installed GATK with the options of the user for HaplotypeCaller.
 #[derive(Clone, Debug)]
-pub struct Gatk {
+pub struct HaplotypeCaller {
     toolkit: GatkToolkit,
     arguments: Vec<String>,
     writes_reference_blocks: bool,
 }
 
-impl Gatk {
+impl HaplotypeCaller {
     /// Finds GATK and Java and parses the options of the user for HaplotypeCaller.
     ///
     /// # Errors
@@ -73,7 +37,7 @@ impl Gatk {
     }
 }
 
-impl Caller for Gatk {
+impl Caller for HaplotypeCaller {
     fn name(&self) -> &str {
         PROGRAM
     }
@@ -87,7 +51,7 @@ impl Caller for Gatk {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let padding_bases = if self.writes_reference_blocks { 0 } else { Capabilities::DEFAULT.padding_bases };
+        let padding_bases = if self.writes_reference_blocks { 0 } else { GATK_CAPABILITIES.padding_bases };
         Capabilities {
             padding_bases,
             writes_reference_blocks: self.writes_reference_blocks,
@@ -112,15 +76,4 @@ impl Caller for Gatk {
         command.args(&self.arguments).arg("-O").arg(work.output);
         self.toolkit.start_tool(command)
     }
-}
-
-/// Adds the options for the reference, the region and the output file, and the option that disables the output index.
-pub(super) fn add_region_arguments(command: &mut Command, work: &CallerInvocation) -> Result<(), EngineError> {
-    command.arg("-R").arg(work.reference);
-    match work.region_argument()? {
-        RegionArgument::Text(region) => command.args(["-L", &region.title()]),
-        RegionArgument::Bed(path) => command.arg("-L").arg(path),
-    };
-    command.args(["--create-output-variant-index", "false"]);
-    Ok(())
 }

@@ -1,0 +1,82 @@
+//! `--nfs`: the files below the root for clients of NFSv3.
+
+use std::sync::Arc;
+
+use godwit_cli::cli::ServeArgs;
+use godwit_cli::failure::Failure;
+use godwit_cli::log::log_message;
+use godwit_dataset::{AccessLog, Authorizer, Principal};
+use godwit_model::ErrorKind;
+use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsServer};
+use godwit_rules::PolicyStore;
+use godwit_serve::DatasetRoot;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::parse_listen_address;
+
+/// The running server of NFS.
+pub(super) struct NfsExport {
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
+}
+
+impl NfsExport {
+    /// Starts the server of NFS; returns `None` without `--nfs`. Logs the options with which Linux mounts it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] if the root is a bucket, or if clients would need no rights;
+    /// [`ErrorKind::Machine`] if the address cannot be bound.
+    pub(super) async fn start(
+        args: &ServeArgs,
+        policy_store: Option<Arc<PolicyStore>>,
+        access_log: Option<Arc<dyn AccessLog>>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(listen) = &args.nfs else { return Ok(None) };
+        let address = parse_listen_address("--nfs", listen)?;
+        if DatasetRoot::is_bucket_url(&args.root) {
+            let problem = format!("--nfs serves files of a directory, not objects of {}", args.root.display());
+            return Err(Failure::new(ErrorKind::Usage, problem));
+        }
+        let has_credentials = args.tokens.is_some() || args.jwks.is_some() || args.tls_client_ca.is_some();
+        if policy_store.is_none() && !args.insecure && (has_credentials || !address.ip().is_loopback()) {
+            let problem = format!(
+                "clients of --nfs {listen} have no credentials: add --policy with the table [addresses], or --insecure \
+                 to permit every client everything"
+            );
+            return Err(Failure::new(ErrorKind::Usage, problem));
+        }
+        let rules = policy_store.clone().map(|policy_store| policy_store as Arc<dyn Authorizer>);
+        let identify = move |client| match &policy_store {
+            Some(policy_store) => policy_store.policy().principal_at(client),
+            None => Some(Principal::default()),
+        };
+        let access = ClientAccess::new(Box::new(identify), rules, args.writable);
+        let options = ExportOptions { access, access_log, log: Arc::new(log_message) };
+        let export = Export::open(&args.root, options).map_err(|error| {
+            Failure::new(ErrorKind::Machine, format!("cannot open {}: {error}", args.root.display()))
+        })?;
+        let bound = NfsServer::bind(address, export, args.connections as usize).await;
+        let failed = |error| {
+            let problem = format!("cannot serve NFS at {address}: {error}; choose another --nfs HOST:PORT");
+            Failure::new(ErrorKind::Machine, problem)
+        };
+        let server = bound.map_err(failed)?;
+        let address = server.address().map_err(failed)?;
+        let port = address.port();
+        log_message(&format!("NFS at {address}: mount -t nfs -o vers=3,nolock,tcp,port={port},mountport={port}"));
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(server.serve_until(async {
+            let _ = stopped.await;
+        }));
+        Ok(Some(Self { stop, server }))
+    }
+
+    /// Closes the connections of a server, if there is one, and waits until the accesses are recorded.
+    pub(super) async fn stop(export: Option<Self>) {
+        let Some(Self { stop, server }) = export else { return };
+        drop(stop);
+        // The server has no result, and its panic was reported.
+        let _ = server.await;
+    }
+}
