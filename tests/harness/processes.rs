@@ -4,6 +4,7 @@
 //! not listen yet. So this module has functions that wait for each of these effects.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::wait::{wait_for, wait_until};
 
@@ -98,14 +99,48 @@ pub fn handles_signal(process: u32, signal: i32) -> bool {
 }
 
 fn is_sleeping(process: u32) -> bool {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("the process runs").flatten();
-    let mut states =
-        threads.map(|thread| process_state(&format!("{process}/task/{}/stat", thread.file_name().display())));
-    states.all(|state| state.is_some_and(|(state, _)| state == 'S'))
+    thread_states(process).all(|state| state == Some('S'))
+}
+
+/// Returns the state of each thread of a process; `None` for a thread that has ended meanwhile.
+fn thread_states(process: u32) -> impl Iterator<Item = Option<char>> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads.map(move |thread| {
+        let stat = format!("{process}/task/{}/stat", thread.file_name().display());
+        process_state(&stat).map(|(state, _)| state)
+    })
 }
 
 /// Sends a signal.
 pub fn send_signal(process: u32, signal: i32) {
     // SAFETY: kill takes numbers only. A process that has ended cannot be signalled, which is not a failure here.
     unsafe { libc::kill(process as libc::pid_t, signal) };
+}
+
+/// Runs a process in steps of a few milliseconds until `done` returns true or the process has ended, and leaves it stopped.
+/// Returns whether it was stopped. `done` is called while the process is stopped, so the process cannot get past the
+/// condition while the test waits for a processor. SIGKILL ends the stopped process; SIGCONT lets it run again.
+///
+/// # Panics
+/// With `what`, when neither happens for too long.
+pub fn stop_when(process: u32, what: &str, mut done: impl FnMut() -> bool) -> bool {
+    const STEP: Duration = Duration::from_millis(2);
+    wait_for(what, || {
+        send_signal(process, libc::SIGSTOP);
+        wait_until("the process to stop", || !is_running(process) || is_stopped(process));
+        if !is_running(process) {
+            return Some(false);
+        }
+        if done() {
+            return Some(true);
+        }
+        send_signal(process, libc::SIGCONT);
+        std::thread::sleep(STEP);
+        None
+    })
+}
+
+/// Reports whether all threads of a process are stopped.
+fn is_stopped(process: u32) -> bool {
+    thread_states(process).all(|state| state.is_none_or(|state| state == 'T'))
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{GodwitCommand, GodwitOutput, GodwitProcess};
 use godwit_tests::duplicate_options::{MarkingOptions, TaggingPolicy};
-use godwit_tests::processes::{is_running, send_signal, wait_for_children, wait_until_exited};
+use godwit_tests::processes::{
+    child_processes, is_running, send_signal, stop_when, wait_for_children, wait_until_exited,
+};
 use godwit_tests::random::Random;
 use godwit_tests::reference_pipeline::AlignOptions;
 use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
@@ -59,6 +61,15 @@ pub(super) fn by_one_process() -> std::path::PathBuf {
     let out = scratch::directory("one-process");
     align(&out).run_ok();
     out
+}
+
+/// Runs the head of a run until it reports `event` for the `count`th time, and leaves it stopped; its standard error is the
+/// file `said`. Returns whether it was stopped before it ended.
+pub(super) fn stop_at_event(said: &Path, event: &str, count: usize, run: &GodwitProcess) -> bool {
+    let wanted = format!("{{\"event\":\"{event}\"");
+    stop_when(run.process_id(), event, || {
+        fs::read_to_string(said).unwrap_or_default().matches(&wanted).count() >= count
+    })
 }
 
 /// Waits until a run reports `event` for the `count`th time, or has ended; its standard error is the file `said`.
@@ -129,8 +140,9 @@ fn columns_are_the_same_also_when_a_worker_is_lost_while_writing_them() {
         let run = align_on_workers(&many, 3).args(formats).stderr(stderr).spawn();
         if lost {
             let nodes = wait_for_children(run.process_id(), "node", 3);
-            wait_for_event(&said, "written", 2, &run);
+            stop_at_event(&said, "written", 2, &run);
             send_signal(nodes[1], libc::SIGKILL);
+            send_signal(run.process_id(), libc::SIGCONT);
         }
         let run = run.wait_with_output();
         assert!(run.status.success(), "{}\n{}", run.describe(), fs::read_to_string(&said).unwrap_or_default());
@@ -206,7 +218,9 @@ fn without_any_worker_the_run_fails_and_leaves_nothing() {
     let out = scratch::directory("lost");
     let run = align_on_workers(&out, 2).spawn();
     let head = run.process_id();
-    wait_for_children(head, "node", 2).into_iter().for_each(|node| send_signal(node, libc::SIGKILL));
+    assert!(stop_when(head, "two workers", || child_processes(head, "node").len() == 2), "the run was over");
+    child_processes(head, "node").into_iter().for_each(|node| send_signal(node, libc::SIGKILL));
+    send_signal(head, libc::SIGCONT);
     run.wait_with_output().assert_rejected(&[EXIT_REMOTE], &["no worker is left"]);
     assert_eq!(scratch::entry_names(&out), Vec::<String>::new());
 }

@@ -14,7 +14,7 @@ use godwit_tests::sam::SamText;
 use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::{needs, scratch};
 
-use super::cluster::wait_for_event;
+use super::cluster::stop_at_event;
 use super::cluster_resume::{exchange_report, number_field, stop_head_at_event};
 use super::{aligners, bwa_identity, inputs};
 
@@ -186,8 +186,9 @@ fn kill_workers_after_event(
     let stderr = fs::File::create(&said).expect("a file can be made");
     let run: GodwitProcess = on_workers(command, nodes).arg("--json").stderr(stderr).spawn();
     let processes = wait_for_children(run.process_id(), "node", nodes);
-    wait_for_event(&said, event, count, &run);
+    stop_at_event(&said, event, count, &run);
     processes[..lost].iter().for_each(|node| send_signal(*node, libc::SIGKILL));
+    send_signal(run.process_id(), libc::SIGCONT);
     let run = run.wait_with_output();
     assert!(run.status.success(), "{}\n{}", run.describe(), fs::read_to_string(&said).unwrap_or_default());
     let report = fs::read_to_string(out.join("run.json")).expect("it is there");

@@ -14,7 +14,7 @@ use godwit_tests::tool::run_checked;
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, needs_host_namespaces, scratch, skip};
 
-use super::cluster::{assert_same, assert_same_from_slurm_job, options, wait_for_event};
+use super::cluster::{assert_same, assert_same_from_slurm_job, options, stop_at_event, wait_for_event};
 use super::cluster_resume::{align_stdin, exchange_report, number_field};
 use super::{bwa_identity, slurm as jobs};
 
@@ -226,10 +226,8 @@ fn a_head_that_was_thought_dead_gives_way_to_the_next_start_of_its_job() {
     let (out, jobs) = (directory.join("out"), directory.join("job"));
     let said = |attempt: u64| out.with_extension(format!("said-{attempt}"));
     let first = start_head(&out, &jobs, 0);
-    wait_for_event(&said(0), "aligned", 12, &first);
-    // Stop the first head with SIGSTOP while its files are open, and continue it after its job was started on another
-    // host.
-    send_signal(first.process_id(), libc::SIGSTOP);
+    // The first head stays stopped while its files are open, and continues after its job was started on another host.
+    assert!(stop_at_event(&said(0), "aligned", 12, &first), "the job was over");
     let second = start_head(&out, &jobs, 1);
     let waits = || fs::read_to_string(said(1)).unwrap_or_default().contains("an earlier attempt of this job");
     wait_until("the second head to wait for the first", waits);
@@ -280,7 +278,7 @@ fn a_run_over_ssh_resumes_with_what_its_hosts_have_after_its_head_is_killed() {
         run.arg(directory.join("hosts")).args(["--interface", "127.0.0.1", "--temp"]).arg(&temp)
     };
     let first = run().stderr(fs::File::create(&said).expect("a file can be made")).spawn();
-    wait_for_event(&said, "aligned", 20, &first);
+    stop_at_event(&said, "aligned", 20, &first);
     send_signal(first.process_id(), libc::SIGKILL);
     first.wait_with_output();
     // Workers of the first head may still run for a short time. The workers of the second head wait until these have

@@ -9,7 +9,7 @@ use godwit_tests::processes::{send_signal, wait_for_children, wait_until_exited}
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
 
-use super::cluster::{align, align_on_workers, assert_same, by_one_process, sample, wait_for_event};
+use super::cluster::{align, align_on_workers, assert_same, by_one_process, sample, stop_at_event};
 
 const EXIT_USAGE: i32 = 2;
 const EXIT_MACHINE: i32 = 4;
@@ -32,8 +32,9 @@ pub(super) fn stop_head_at_event(
     let stderr = fs::File::create(&said).expect("a file can be made");
     let run = run.stderr(stderr).spawn();
     let nodes = wait_for_children(run.process_id(), "node", 1);
-    wait_for_event(&said, event, count, &run);
+    stop_at_event(&said, event, count, &run);
     send_signal(run.process_id(), how);
+    send_signal(run.process_id(), libc::SIGCONT);
     let finished = run.wait_with_output();
     wait_until_exited(&nodes);
     let said = fs::read_to_string(&said).expect("it was written");
@@ -210,8 +211,9 @@ fn reads_from_a_pipe_are_sent_again_when_all_workers_that_had_them_are_lost() {
     let stderr = fs::File::create(&said).expect("a file can be made");
     let run = align_stdin(&many, reads).args(["--on", "local", "--nodes", "3", "--json"]).stderr(stderr).spawn();
     let nodes = wait_for_children(run.process_id(), "node", 3);
-    wait_for_event(&said, "aligned", 4, &run);
+    stop_at_event(&said, "aligned", 4, &run);
     nodes[..2].iter().for_each(|node| send_signal(*node, libc::SIGKILL));
+    send_signal(run.process_id(), libc::SIGCONT);
     let run = run.wait_with_output();
     assert!(run.status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
     for name in ["sample.bam", "sample.bam.bai", "sample.duplicates.txt"] {

@@ -16,7 +16,7 @@ use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
 
-use super::cluster::wait_for_event;
+use super::cluster::stop_at_event;
 use super::resume::OUTPUTS;
 
 const EXIT_USAGE: i32 = 2;
@@ -91,7 +91,7 @@ fn kill_after_blocks(run: GodwitCommand, out: &Path, aligned: usize, nodes: bool
     let stderr = fs::File::create(&said).expect("a file can be made");
     let run = run.stderr(stderr).spawn();
     let others = if nodes { wait_for_children(run.process_id(), "node", 1) } else { Vec::new() };
-    wait_for_event(&said, "aligned", aligned, &run);
+    stop_at_event(&said, "aligned", aligned, &run);
     send_signal(run.process_id(), libc::SIGKILL);
     let finished = run.wait_with_output();
     assert!(finished.status.code().is_none(), "it was over before it could be killed\n{}", finished.describe());

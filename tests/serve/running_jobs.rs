@@ -5,11 +5,10 @@ use std::path::Path;
 
 use godwit_tests::binary::godwit;
 use godwit_tests::data_server::DataServer;
-use godwit_tests::processes::send_signal;
+use godwit_tests::processes::{send_signal, stop_when};
 use godwit_tests::reference_pipeline::AlignOptions;
 use godwit_tests::sample::{Sample, SampleSpec, TitleComments};
 use godwit_tests::tool::Tool;
-use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
 use crate::run::bwa_identity;
@@ -43,15 +42,14 @@ fn records_by_name(
 fn reads_that_are_aligned_are_asked_while_their_run_goes_on() {
     needs!("bwa", "samtools", "python3");
     let spec =
-        SampleSpec { seed: 31, lanes: vec![900], paired: true, alternate: false, comments: TitleComments::Illumina };
+        SampleSpec { seed: 31, lanes: vec![3_000], paired: true, alternate: false, comments: TitleComments::Illumina };
     let sample = Sample::cached(&spec);
     let options = AlignOptions { block_bases: 30_000, ..AlignOptions::default() };
     let data = scratch::directory("live");
     let out = data.join("run");
     std::fs::create_dir(&out).expect("it can be made");
     let run = bwa_identity::align(&sample, &options, &out).args(["--threads", "1", "--partitions", "4"]).spawn();
-    wait_until("three blocks are aligned", || finished_blocks(&out) >= 3);
-    send_signal(run.process_id(), libc::SIGSTOP);
+    assert!(stop_when(run.process_id(), "three blocks are aligned", || finished_blocks(&out) >= 3), "the run was over");
 
     let listed = query(&data, "SELECT count(*) FROM reads('run/sample.live')");
     let all = query(
