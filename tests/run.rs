@@ -16,6 +16,7 @@ mod cluster_chaos;
 mod cluster_options;
 mod cluster_requeue;
 mod cluster_resume;
+mod cluster_submission;
 mod configuration;
 mod contig_names;
 mod demo;

@@ -15,7 +15,7 @@ mod record_size_estimator;
 mod reference;
 mod report_publication;
 
-pub use align::align_plan::{PlannedWorkers, plan_align};
+pub use align::align_plan::{PlannedWorkers, check_align, plan_align};
 pub use align::{AlignOptions, ReadsOptions, align, align_with_tail};
 pub use align_messages::AlignTask;
 pub use align_worker::run_align_worker;

@@ -225,6 +225,30 @@ pub fn call_remaining(
     close_call_directory(outcome, job_directory, &options.out, observer)
 }
 
+/// Checks inputs, output and options of variant calling on other hosts, before its job is submitted. If this host lacks
+/// the caller, which the other hosts may have, checks only whether the files exist. Writes no files.
+///
+/// # Errors
+/// [`PipelineError`] with which the job itself would fail at its start.
+pub fn check_call(options: &CallOptions) -> Result<(), PipelineError> {
+    InputFile::inspect("the reference", &options.reference)?;
+    for reads in options.reads.iter().chain(&options.normal) {
+        InputFile::inspect("the file of reads", reads)?;
+    }
+    let (caller, _) = match find_caller(options) {
+        Err(error) if error.is_missing_program() => return Ok(()),
+        found => found?,
+    };
+    let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.godwit_program, &*caller)?;
+    inspect_inputs(options, &reads)?;
+    let reference =
+        ScannedReference::scan_for_headers(&options.reference, options.scanned_reference.as_ref(), reads.headers())?;
+    let targets = Targets::read(&options.regions, reads.genome())?;
+    region_plan::plan_regions(options, &*caller, &reads.grid_input(), &reference, targets.as_ref())?;
+    reference.check_caller_support(&options.reference, &*caller)?;
+    check_output_available(&options.out)
+}
+
 /// Finds the caller, and computes how many of its processes run at the same time.
 fn find_caller(options: &CallOptions) -> Result<(Box<dyn Caller>, CallerSlots), PipelineError> {
     let caller = options.caller.find_caller(&options.caller_args)?;

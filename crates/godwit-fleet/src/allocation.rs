@@ -48,6 +48,12 @@ impl Allocation {
         Self::finished_marker_path(&self.job_directory, self.attempt).exists()
     }
 
+    /// Returns whether the head of this attempt has ended, for any reason. The batch script writes the mark
+    /// (`launcher/slurm/batch_script.rs`).
+    pub fn has_head_ended(&self) -> bool {
+        self.job_directory.join(format!("attempts/{}/head-ended", self.attempt)).exists()
+    }
+
     /// Returns the path of the file that marks an attempt of a job as finished.
     pub fn finished_marker_path(job_directory: &Path, attempt: u64) -> PathBuf {
         job_directory.join(format!("attempts/{attempt}/finished"))

@@ -9,6 +9,7 @@
 //! job.log                output of the batch script (SLURM only)
 //! logs/node-K.out, .err  stdout and stderr of the command on worker K; later attempts append to them
 //! attempts/N/            created first by attempt N, to claim its number; see GODWIT_ATTEMPT below
+//! attempts/N/head-ended  created when worker 0 of attempt N ends (SLURM only); the other workers then end
 //! ```
 //!
 //! In addition to the job's variables, the environment of each process contains `GODWIT_NODE` (0 to the number of

@@ -487,6 +487,12 @@ impl PipelineError {
         }
     }
 
+    /// Reports whether a program is not installed on this host, or has an unsuitable version. Other hosts may have it.
+    pub fn is_missing_program(&self) -> bool {
+        let (Self::Engine(error) | Self::Trimmer(error)) = self else { return false };
+        matches!(error, EngineError::NotInstalled { .. } | EngineError::VersionMismatch { .. })
+    }
+
     /// Reports whether every worker of a cluster job would fail with this error, so that another worker need not try.
     fn affects_all_workers(&self) -> bool {
         match self {

@@ -1,5 +1,7 @@
 //! The plan of an alignment job: estimates of its memory, disk space and time, and checks of whether it could start.
 
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,6 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use godwit_engines::aligner::bwa::IndexKind;
 use godwit_formats::fastq::{LaneEvent, LaneOptions};
+use godwit_io::bgzf::STDIN_PATH;
 use godwit_pipeline::DuplicatePolicy;
 use godwit_pipeline::MemoryPlan;
 use godwit_pipeline::PipelineError;
@@ -58,6 +61,69 @@ pub fn plan_align(
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<JobPlan, PipelineError> {
+    let CheckedStart { memory, outputs, engine, trimmer, lanes: planned, groups } =
+        check_start(options, nodes, observer, cancelled)?;
+    PythonStep::for_job(options.job.python_step.as_ref(), &options.job.marking, false, cancelled)?;
+    if let Some(temp) = &options.job.temp {
+        check_outputs_writable(&outputs, &[temp])?;
+    }
+    let mut notes = plan_notes(options, &outputs, trimmer, job_directory::has_unfinished_job(&options.out)?);
+    notes.extend_from_slice(groups.warnings());
+    observer.event(&Event::Stage { name: "inspecting the reads" });
+    let mut weighing = RecordSizeEstimator::default();
+    let mut lanes = Vec::new();
+    for (number, planned) in planned.iter().enumerate() {
+        let lane = plan_lane(planned, groups.read_group_id(number), options, &mut weighing, cancelled);
+        lanes.push(lane.map_err(|error| error.or_interrupted(cancelled))?);
+    }
+    let plan = build_plan(options, &engine, lanes, weighing.mean_bytes(), &memory);
+    let plan = JobPlan { notes, ..plan };
+    Ok(nodes.map_or(plan.clone(), |nodes| scale_to_workers(plan, nodes)).with_problems())
+}
+
+/// Checks inputs, outputs and options of an alignment that workers on other hosts run, before its job is submitted.
+/// Programs that this host lacks may be installed there, so the head checks them, and the scratch directory of each
+/// host. Reads from a pipe are not read. Writes no files.
+///
+/// # Errors
+/// [`PipelineError`] with which the job itself would fail at its start.
+pub fn check_align(
+    options: &AlignOptions,
+    workers: Option<PlannedWorkers>,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
+    if options.lanes.iter().flatten().any(|file| is_pipe(file)) {
+        options.job.check()?;
+        return check_inputs_and_outputs(options).map(drop);
+    }
+    match check_start(options, workers, observer, cancelled) {
+        Err(error) if !error.is_missing_program() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_pipe(file: &Path) -> bool {
+    file == Path::new(STDIN_PATH) || std::fs::metadata(file).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// Inputs, outputs and options of an alignment that were checked before its start.
+struct CheckedStart {
+    memory: MemoryPlan,
+    outputs: Outputs,
+    engine: InstalledAligner,
+    /// Version of fastp, if it trims the reads.
+    trimmer: Option<String>,
+    lanes: Vec<Lane>,
+    groups: LaneReadGroups,
+}
+
+fn check_start(
+    options: &AlignOptions,
+    nodes: Option<PlannedWorkers>,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<CheckedStart, PipelineError> {
     options.job.check()?;
     let place = match nodes {
         None => AlignerLocation::Local { processes: 1 },
@@ -71,27 +137,14 @@ pub fn plan_align(
     }
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     let (_, outputs) = check_inputs_and_outputs(options)?;
+    check_outputs_writable(&outputs, &[&options.out])?;
     observer.event(&Event::Stage { name: "checking the index" });
     let engine = InstalledAligner::find_installed(options, place)?;
     let trimmer = trim::check_fastp(&options.reads)?;
-    PythonStep::for_job(options.job.python_step.as_ref(), &options.job.marking, false, cancelled)?;
-    let planned = lanes::plan_lanes(options, cancelled)?;
-    let groups = LaneReadGroups::new(options, &planned)?;
-    let temp = options.job.temp.as_ref().unwrap_or(&options.out);
-    check_outputs_writable(&outputs, &[&options.out, temp])?;
-    let mut notes = plan_notes(options, &outputs, trimmer, job_directory::has_unfinished_job(&options.out)?);
-    notes.extend_from_slice(groups.warnings());
-    engine.check_options(options, &groups, &planned)?;
-    observer.event(&Event::Stage { name: "inspecting the reads" });
-    let mut weighing = RecordSizeEstimator::default();
-    let mut lanes = Vec::new();
-    for (number, planned) in planned.iter().enumerate() {
-        let lane = plan_lane(planned, groups.read_group_id(number), options, &mut weighing, cancelled);
-        lanes.push(lane.map_err(|error| error.or_interrupted(cancelled))?);
-    }
-    let plan = build_plan(options, &engine, lanes, weighing.mean_bytes(), &memory);
-    let plan = JobPlan { notes, ..plan };
-    Ok(nodes.map_or(plan.clone(), |nodes| scale_to_workers(plan, nodes)).with_problems())
+    let lanes = lanes::plan_lanes(options, cancelled)?;
+    let groups = LaneReadGroups::new(options, &lanes)?;
+    engine.check_options(options, &groups, &lanes)?;
+    Ok(CheckedStart { memory, outputs, engine, trimmer, lanes, groups })
 }
 
 /// Returns the plan of a cluster run. Each worker loads an aligner index and has the default memory limit of godwit.

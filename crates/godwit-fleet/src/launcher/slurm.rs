@@ -36,6 +36,15 @@ impl SlurmLauncher {
         Self { profile }
     }
 
+    /// Checks whether SLURM would accept a job now, such as its partition, account and memory. Does not submit it.
+    ///
+    /// # Errors
+    /// [`FleetError::CommandRejected`] if SLURM would reject the job; [`FleetError::MissingProgram`] or
+    /// [`FleetError::SchedulerUnavailable`] if it cannot be asked.
+    pub fn test_submission(&self, job: &JobSpec) -> Result<(), FleetError> {
+        commands::test_script(&self.profile, &self.render_script(job)?)
+    }
+
     /// Requeues a running job: SLURM stops its processes and starts the job again, as its next attempt.
     ///
     /// # Errors

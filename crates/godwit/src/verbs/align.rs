@@ -1,8 +1,10 @@
 //! `godwit align`: aligns, sorts and marks the reads of a sample, and optionally calls variants.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use godwit_align::{AlignOptions, ReadsOptions, align, plan_align};
+use godwit_align::{AlignOptions, ReadsOptions, align, check_align, plan_align};
 use godwit_call::CallOptions;
 use godwit_cli::cli::{AlignArgs, LauncherName, TrimmerName};
 use godwit_cli::failure::Failure;
@@ -39,7 +41,9 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     }
     // Reject contradictory values before a cluster job is submitted.
     args.metrics.job_metrics()?;
-    if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
+    if args.cluster.on == Some(LauncherName::Slurm) {
+        check_before_submission(args, &recipients, &progress, &cancelled)?;
+    } else if args.dry_run {
         if let Some(calling) = calling_options(args)? {
             check_calling(&align_options(args, &recipients)?, &calling)?;
         }
@@ -77,6 +81,26 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let done = align_and_call(&options, &calling, cluster.as_ref(), aligned, &progress, &cancelled)?;
     head.write_finished_marker()?;
     super::call::report_outcome(&done.calling, &done.vcf, &progress);
+    Ok(())
+}
+
+/// Checks inputs and options before a SLURM job is submitted, which may wait for its hosts for hours.
+fn check_before_submission(
+    args: &AlignArgs,
+    recipients: &[PublicKey],
+    progress: &Progress,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let options = align_options(args, recipients)?;
+    if let Some(calling) = calling_options(args)? {
+        match check_calling(&options, &calling) {
+            // The hosts of the job may have the caller, for example after `module load`.
+            Err(error) if !error.is_missing_program() => return Err(error.into()),
+            _ => {}
+        }
+    }
+    check_align(&options, planned_workers(&args.cluster, &args.common), progress, cancelled)?;
+    progress.clear();
     Ok(())
 }
 

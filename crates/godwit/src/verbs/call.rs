@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_call::{CallOptions, CallReport, StallRule, call, is_call_running};
+use godwit_call::{CallOptions, CallReport, StallRule, call, check_call, is_call_running};
 use godwit_cli::cli::{CallArgs, CallingArgs, CommonArgs, LauncherName};
 use godwit_cli::command_line;
 use godwit_cli::failure::Failure;
@@ -23,7 +23,9 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     args.keys.load_keys()?;
     let mut options = call_options(args)?;
-    if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
+    if args.cluster.on == Some(LauncherName::Slurm) {
+        check_before_submission(&options)?;
+    } else if args.dry_run {
         let problem = "--dry-run of call shows the job of --on slurm, which is not given; omit --dry-run".to_owned();
         return Err(Failure::new(ErrorKind::Usage, problem));
     }
@@ -52,6 +54,16 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
         false => report_outcome(&report, &encrypted_path(&args.out), &progress),
     }
     Ok(())
+}
+
+/// Checks inputs and options before a SLURM job is submitted, which may wait for its hosts for hours. Encrypted reads
+/// are not decrypted for this.
+fn check_before_submission(options: &CallOptions) -> Result<(), Failure> {
+    let mut reads = options.reads.iter().chain(&options.normal);
+    if reads.any(|reads| DecryptedFiles::is_encrypted(reads)) {
+        return Ok(());
+    }
+    Ok(check_call(options)?)
 }
 
 /// Reports the outcome of variant calling on stderr.

@@ -44,9 +44,10 @@ fn run_allocated_worker(
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| {
             // Also stop when the job is marked as finished: if a cluster run was complete before, its head never
-            // connects.
+            // connects. Nor does a head that has failed.
             while !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
-                stop.store(cancelled.load(Ordering::Relaxed) || allocation.is_finished(), Ordering::Relaxed);
+                let is_over = allocation.is_finished() || allocation.has_head_ended();
+                stop.store(cancelled.load(Ordering::Relaxed) || is_over, Ordering::Relaxed);
                 std::thread::park_timeout(POLL_INTERVAL);
             }
         });
@@ -134,6 +135,7 @@ impl ClusterRunOptions<'_> {
             let job = SlurmJob::new(self)?;
             if self.dry_run {
                 super::print(&job.render()?)?;
+                job.test_submission(progress)?;
             } else {
                 job.run(!self.cluster.slurm.no_wait, progress, cancelled)?;
             }

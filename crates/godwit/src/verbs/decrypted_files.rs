@@ -43,6 +43,12 @@ impl DecryptedFiles {
         Self { output: out.to_owned(), directory, file_count: 0 }
     }
 
+    /// Returns whether [`Self::decrypted_path`] would decrypt a file. The file may not exist.
+    pub(super) fn is_encrypted(given: &Path) -> bool {
+        let encrypted = if given.is_dir() { encrypted_reads_in(given) } else { Ok(given.to_owned()) };
+        encrypted.is_ok_and(|path| path.to_string_lossy().ends_with(FILE_SUFFIX))
+    }
+
     /// Decrypts a file, copies its index, and returns the path of the decrypted file. If `given` is an output directory
     /// of `align`, decrypts the encrypted reads in it. If `given` is not encrypted, returns it unchanged.
     pub(super) fn decrypted_path(&mut self, given: &Path) -> Result<PathBuf, Failure> {

@@ -11,8 +11,9 @@ use godwit_cli::cli::ClusterArgs;
 use godwit_cli::failure::Failure;
 use godwit_fleet::launcher::{MemoryRequest, SlurmLauncher, SlurmProfile};
 use godwit_fleet::{Allocation, FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
-use godwit_model::ErrorKind;
+use godwit_model::{ErrorKind, message_with_causes};
 use godwit_pipeline::PipelineError;
+use godwit_pipeline::observer::{Event, Observer as _};
 
 use super::cluster_run::ClusterRunOptions;
 use super::cluster_worker::available_cores;
@@ -87,6 +88,18 @@ impl SlurmJob {
     /// Returns the job script that would be submitted to SLURM.
     pub fn render(&self) -> Result<String, Failure> {
         Ok(self.slurm.render_script(&self.spec).map_err(PipelineError::from)?)
+    }
+
+    /// Checks whether SLURM would accept the job. Warns if SLURM cannot be queried from this host.
+    pub fn test_submission(&self, progress: &Progress) -> Result<(), Failure> {
+        match self.slurm.test_submission(&self.spec) {
+            Err(error @ (FleetError::MissingProgram { .. } | FleetError::SchedulerUnavailable { .. })) => {
+                let message = format!("SLURM did not check the options of the job: {}", message_with_causes(&error));
+                progress.event(&Event::Warning { message: message.replace('\n', " | ") });
+                Ok(())
+            }
+            tested => Ok(tested.map_err(PipelineError::from)?),
+        }
     }
 
     /// Submits the job. If `wait` is true, waits until the job ends and returns its outcome.

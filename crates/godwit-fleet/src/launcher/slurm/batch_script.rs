@@ -81,7 +81,17 @@ exit "$?"
 
 /// The shell command of each task. A task writes its output directly to its own files, so that it does not depend on
 /// the host of the batch script.
-const TASK_SCRIPT: &str = r#"export GODWIT_NODE="$SLURM_PROCID"; logs="$GODWIT_JOB_DIRECTORY/logs/node-$GODWIT_NODE"; exec "$@" >>"$logs.out" 2>>"$logs.err""#;
+///
+/// Task 0 is the head. The shell waits for it and marks its end, also if it was killed or did not start: the workers on
+/// the other hosts would wait for it otherwise. SLURM sends signals to all processes of a task; the shell ignores those
+/// that the head handles.
+const TASK_SCRIPT: &str = r#"export GODWIT_NODE="$SLURM_PROCID"; logs="$GODWIT_JOB_DIRECTORY/logs/node-$GODWIT_NODE"
+[ "$GODWIT_NODE" = 0 ] || exec "$@" >>"$logs.out" 2>>"$logs.err"
+trap : TERM INT HUP
+"$@" >>"$logs.out" 2>>"$logs.err"
+status=$?
+: >"$GODWIT_JOB_DIRECTORY/attempts/$GODWIT_ATTEMPT/head-ended"
+exit "$status""#;
 
 /// Returns the batch script of a job for the settings of a site.
 pub(super) fn render_script(job: &JobSpec, profile: &SlurmProfile) -> Result<String, FleetError> {

@@ -1,6 +1,7 @@
 //! Runs SLURM's programs. Environment variables of an enclosing job or of the user that would change their behaviour
 //! are removed.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -15,8 +16,10 @@ const MAX_TAIL_LINES: usize = 20;
 const SQUEUE_FORMAT: &str = "--format=%T|%B|%N|%r|%o";
 /// Error message of SLURM's programs for an unknown job (SLURM 22.05, `src/common/slurm_errno.c`).
 const UNKNOWN_JOB: &str = "Invalid job id specified";
-/// Error messages of SLURM's programs if the controller is unavailable (SLURM 22.05, `src/common/slurm_errno.c`).
-const UNAVAILABLE_MESSAGES: [&str; 5] = [
+/// Error messages of SLURM's programs if the controller is unavailable (SLURM 22.05, `src/common/slurm_errno.c`), or if
+/// this host has no configuration of SLURM (`src/common/read_config.c`).
+const UNAVAILABLE_MESSAGES: [&str; 6] = [
+    "Could not establish a configuration source",
     "Unable to contact slurm controller",
     "Socket timed out",
     "Zero Bytes were transmitted or received",
@@ -61,8 +64,8 @@ const SBATCH_VARIABLES: [(&str, &str); 14] = [
 pub(super) fn submit_script(profile: &SlurmProfile, path: &Path, script: &str) -> Result<String, FleetError> {
     let path = path.to_string_lossy();
     let words = ["sbatch", "--parsable", "--", &path];
-    let output =
-        run_command(profile, &words, &overriding_variables(script))?.map_err(|failure| failure.into_error(&words))?;
+    let output = run_command(profile, &words, &overriding_variables(script), None)?;
+    let output = output.map_err(|failure| failure.into_error(&words))?;
     // The line is "NUMBER" or "NUMBER;CLUSTER". A site's wrapper of sbatch may print other lines before it.
     let last = output.lines().last().unwrap_or_default();
     let id = last.split(';').next().unwrap_or_default().trim();
@@ -71,6 +74,13 @@ pub(super) fn submit_script(profile: &SlurmProfile, path: &Path, script: &str) -
         return Err(FleetError::UnexpectedOutput { command, output, expected: "the number of a job" });
     }
     Ok(id.to_owned())
+}
+
+/// Checks whether SLURM would accept a batch script, without submitting it.
+pub(super) fn test_script(profile: &SlurmProfile, script: &str) -> Result<(), FleetError> {
+    let words = ["sbatch", "--test-only"];
+    let output = run_command(profile, &words, &overriding_variables(script), Some(script))?;
+    output.map(drop).map_err(|failure| failure.into_error(&words))
 }
 
 /// Returns the environment variables that would override options in the `#SBATCH` lines of this script.
@@ -86,7 +96,7 @@ fn overriding_variables(script: &str) -> Vec<&'static str> {
 pub(super) fn query_job(profile: &SlurmProfile, id: &str) -> Result<Option<QueueEntry>, FleetError> {
     let jobs = format!("--jobs={id}");
     let words = ["squeue", "--noheader", "--states=all", &jobs, SQUEUE_FORMAT];
-    let output = match run_command(profile, &words, &[])? {
+    let output = match run_command(profile, &words, &[], None)? {
         Ok(output) => output,
         Err(failure) if failure.is_unknown_job() => return Ok(None),
         Err(failure) => return Err(failure.into_unavailable_error(&words)),
@@ -112,14 +122,14 @@ pub(super) fn expand_host_list(profile: &SlurmProfile, nodes: &str) -> Result<Ve
         return Ok(Vec::new());
     }
     let words = ["scontrol", "show", "hostnames", nodes];
-    let output = run_command(profile, &words, &[])?.map_err(|failure| failure.into_error(&words))?;
+    let output = run_command(profile, &words, &[], None)?.map_err(|failure| failure.into_error(&words))?;
     Ok(output.lines().map(str::to_owned).collect())
 }
 
 /// Cancels a job. Succeeds also if the job has already ended.
 pub(super) fn cancel_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetError> {
     let words = ["scancel", "--quiet", id];
-    match run_command(profile, &words, &[])? {
+    match run_command(profile, &words, &[], None)? {
         Err(failure) if !failure.is_unknown_job() => Err(failure.into_error(&words)),
         _ => Ok(()),
     }
@@ -128,7 +138,7 @@ pub(super) fn cancel_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetEr
 /// Requests that SLURM stops a job and starts it again.
 pub(super) fn requeue_job(profile: &SlurmProfile, id: &str) -> Result<(), FleetError> {
     let words = ["scontrol", "requeue", id];
-    run_command(profile, &words, &[])?.map(drop).map_err(|failure| failure.into_error(&words))
+    run_command(profile, &words, &[], None)?.map(drop).map_err(|failure| failure.into_error(&words))
 }
 
 /// The reason why a SLURM program failed. The exit status is always 1, so only the error messages distinguish the
@@ -181,14 +191,17 @@ impl CommandFailure {
 }
 
 /// Runs one of SLURM's programs and returns its stdout or its failure. The programs have their own timeouts for a
-/// controller that does not respond. The variables `without` are removed from the environment of the program.
+/// controller that does not respond. The variables `without` are removed from the environment of the program. Its
+/// standard input is `input`, or empty.
 fn run_command(
     profile: &SlurmProfile,
     words: &[&str],
     without: &[&str],
+    input: Option<&str>,
 ) -> Result<Result<String, CommandFailure>, FleetError> {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).env("LC_ALL", "C");
+    command.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::piped()).env("LC_ALL", "C");
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     for (name, _) in std::env::vars_os() {
         let shown = name.to_string_lossy();
         if is_inherited_slurm_variable(&shown) || without.contains(&shown.as_ref()) {
@@ -199,7 +212,12 @@ fn run_command(
         command.env("SLURM_CONF", configuration);
     }
     let missing = |source| FleetError::MissingProgram { program: words[0].to_owned(), source };
-    let output = command.output().map_err(missing)?;
+    let mut child = command.spawn().map_err(missing)?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // Ignore the error of a program that has exited before it read everything; its exit status tells the reason.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(missing)?;
     if output.status.success() {
         return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
     }

@@ -1,0 +1,96 @@
+//! `--on slurm` before and after the submission of a job: inputs and options are checked first, and a job whose head
+//! fails ends on all of its hosts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::slurm;
+use godwit_tests::{needs, needs_slurm, scratch};
+
+use super::cluster::sample;
+
+const EXIT_USAGE: i32 = 2;
+const EXIT_INPUT: i32 = 3;
+const EXIT_MACHINE: i32 = 4;
+
+/// Returns an alignment of `reads` in a SLURM job; its number of hosts is missing.
+fn align_as_job(reference: &Path, reads: &Path, out: &Path) -> GodwitCommand {
+    let align = godwit().arg("align").arg("--reference").arg(reference).arg("--reads").arg(reads);
+    let align = align.args(["--sample", "s", "--threads", "1", "--metrics", "off", "--out"]).arg(out);
+    let align = align.args(["--on", "slurm", "--slurm-memory", "300M"]);
+    align.env("SLURM_CONF", slurm::shared_cluster().slurm_conf())
+}
+
+fn write_reads(directory: &Path) -> PathBuf {
+    let path = directory.join("reads.fq");
+    fs::write(&path, "@a\nACGT\n+\nIIII\n").expect("a file can be written");
+    path
+}
+
+#[test]
+fn wrong_inputs_are_refused_before_a_job_is_submitted() {
+    needs!("bwa");
+    needs_slurm!();
+    let directory = scratch::directory("submission");
+    let (sample, reads, out) = (sample(), write_reads(&directory), directory.join("out"));
+    let reference = sample.godwit_indexed_reference();
+    let [none, bare, damaged] = ["none.fq", "bare.fa", "damaged.fq"].map(|name| directory.join(name));
+    fs::copy(reference, &bare).expect("it can be copied");
+    fs::write(&damaged, "@a\nACGT\n+\nIII\n").expect("a file can be written");
+    for (reference, reads, code, told) in [
+        (reference, &*none, EXIT_MACHINE, "none.fq"),
+        (&*none, &*reads, EXIT_MACHINE, "none.fq"),
+        (&*bare, &*reads, EXIT_MACHINE, "godwit index"),
+        (reference, &*damaged, EXIT_INPUT, "damaged.fq"),
+        (reference, reference, EXIT_USAGE, "same file"),
+    ] {
+        for words in [&["--dry-run"][..], &[]] {
+            align_as_job(reference, reads, &out)
+                .args(["--nodes", "2"])
+                .args(words)
+                .run()
+                .assert_rejected(&[code], &[told]);
+            assert!(!out.exists(), "nothing is submitted");
+        }
+    }
+    let call = godwit().arg("call").arg("--reference").arg(reference).arg("--reads").arg(directory.join("none.bam"));
+    let call = call.arg("--out").arg(out.join("a.vcf.gz")).args(["--on", "slurm", "--nodes", "2"]);
+    let call = call.env("SLURM_CONF", slurm::shared_cluster().slurm_conf());
+    call.run().assert_rejected(&[EXIT_MACHINE], &["none.bam"]);
+    assert!(!out.exists(), "nothing is submitted");
+}
+
+#[test]
+fn a_dry_run_asks_slurm_about_its_options() {
+    needs!("bwa");
+    needs_slurm!();
+    let directory = scratch::directory("submission-dry");
+    let (sample, reads, out) = (sample(), write_reads(&directory), directory.join("out"));
+    let dry_run = |nodes: &str| {
+        align_as_job(sample.godwit_indexed_reference(), &reads, &out).args(["--dry-run", "--nodes", nodes])
+    };
+    let shown = dry_run("2").run_ok();
+    assert!(shown.stdout.contains("#SBATCH --nodes=2\n") && shown.stdout.contains("--on allocation"), "{shown:?}");
+    assert!(!shown.stderr.contains("did not check"), "{shown:?}");
+    dry_run("2").args(["--slurm-partition", "nowhere"]).run().assert_rejected(&[EXIT_MACHINE], &["nowhere"]);
+    dry_run("4000").run().assert_rejected(&[EXIT_MACHINE], &["sbatch --test-only"]);
+    assert!(!out.exists(), "nothing is submitted");
+}
+
+#[test]
+fn workers_end_when_the_head_of_their_job_has_failed() {
+    needs!("bwa");
+    needs_slurm!();
+    let directory = scratch::directory("submission-failed");
+    let (sample, reads, out) = (sample(), write_reads(&directory), directory.join("out"));
+    let setup = format!("rm '{}'", reads.display());
+    let run = align_as_job(sample.godwit_indexed_reference(), &reads, &out).args(["--nodes", "2"]);
+    let run = run.args(["--slurm-setup", &setup]).run();
+    run.assert_rejected(&[EXIT_MACHINE], &["reads.fq"]);
+    // The worker ends because of the head, and not because it has waited for ten minutes.
+    let worker = fs::read_to_string(out.join("slurm/logs/node-1.err")).expect("the worker has a log");
+    assert_eq!(worker, "", "{}", run.describe());
+    let head_mark = out.join("slurm/attempts/0/head-ended");
+    assert!(head_mark.exists(), "{}", run.describe());
+}
