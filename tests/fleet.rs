@@ -9,3 +9,4 @@ mod mounted_inputs;
 mod mounts;
 mod remote_reads;
 mod server_pool;
+mod slurm_samples;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use godwit_files::write_atomically;
 use godwit_fleet::Scheduler;
@@ -26,6 +26,8 @@ use super::{WorkflowJob, WorkflowOptions};
 const MAX_ATTEMPTS: usize = 3;
 /// Subdirectory of the output directory for the scripts, logs and results of the samples. No sample can have this name.
 const JOBS_DIRECTORY: &str = ".godwit-run";
+/// Longest wait between checks of the cancel flag.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Name of the file to which the process of a sample writes its result.
 const OUTCOME_FILE: &str = "outcome.json";
 
@@ -214,10 +216,20 @@ impl WorkflowJob<'_> {
             if scheduler.is_finished() {
                 break;
             }
-            std::thread::sleep(nodes.poll_interval());
+            self.wait_for_next_poll(nodes.poll_interval());
         }
         self.report.samples = outcomes;
         Ok(())
+    }
+
+    /// Waits for an interval, or until the run is cancelled.
+    fn wait_for_next_poll(&self, interval: Duration) {
+        let until = Instant::now() + interval;
+        while let Some(rest) = until.checked_duration_since(Instant::now())
+            && !self.cancelled.load(Ordering::Relaxed)
+        {
+            std::thread::sleep(rest.min(CANCEL_CHECK_INTERVAL));
+        }
     }
 
     fn start_sample(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use godwit_cli::cli::{MarkingArgs, RunArgs};
 use godwit_cli::failure::Failure;
 use godwit_model::ErrorKind;
+use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::Observer;
 use godwit_workflow::{SampleHosts, StorageMonitor, WorkflowOptions, run_sample, run_workflow};
 
@@ -59,8 +60,8 @@ pub fn run(mut args: RunArgs) -> Result<(), Failure> {
     if let Some(sample) = &args.one_sample {
         return Ok(run_sample(&options, sample, &job_directory()?, &progress, &cancelled)?);
     }
-    let nodes = args.cluster.on.map(|place| SampleJobLauncher::new(&args, place)).transpose()?;
-    let nodes = nodes.as_ref().map(|nodes| nodes as &dyn SampleHosts);
+    let launcher = args.cluster.on.map(|place| SampleJobLauncher::new(&args, place)).transpose()?;
+    let nodes = launcher.as_ref().map(|launcher| launcher as &dyn SampleHosts);
     let dashboard = args.dashboard.map(|port| Dashboard::open(port, &progress, storage)).transpose()?;
     let observer: &dyn Observer = match &dashboard {
         Some(dashboard) => dashboard,
@@ -68,7 +69,10 @@ pub fn run(mut args: RunArgs) -> Result<(), Failure> {
     };
     let report = run_workflow(&options, nodes, observer, &cancelled);
     drop(dashboard);
-    let report = report?;
+    let report = match (report, &launcher) {
+        (Err(PipelineError::Interrupted), Some(launcher)) => return Err(launcher.interruption_failure()),
+        (report, _) => report?,
+    };
     for step in &report.step_hours {
         progress.report(&format!("{}: {:.4} hours", step.step.name(), step.hours));
     }

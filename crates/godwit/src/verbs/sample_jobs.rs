@@ -1,6 +1,6 @@
 //! Starts the jobs of `godwit run --on`: one job for each sample, which runs the same command with `--one-sample`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,7 +16,8 @@ use godwit_workflow::{JobExit, SampleHosts, SampleJob};
 use parking_lot::Mutex;
 
 use super::cluster_worker::available_cores;
-use super::slurm_job::{slurm_name, slurm_profile};
+use super::slurm_job::{JOB_CANCEL_TIMEOUT, interruption_failure, slurm_name, slurm_profile};
+use crate::interruption;
 
 /// Interval at which the state of local and ssh processes is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -38,7 +39,9 @@ pub struct SampleJobLauncher {
     samples_per_host: usize,
     threads: u32,
     memory_bytes: Option<u64>,
-    jobs: Mutex<HashMap<usize, SampleJobState>>,
+    jobs: Mutex<BTreeMap<usize, SampleJobState>>,
+    /// Numbers of the SLURM jobs that [`SampleHosts::cancel_all`] had to cancel, each with the result.
+    cancelled_jobs: Mutex<Vec<(String, Result<(), FleetError>)>>,
 }
 
 /// The job of a sample.
@@ -88,7 +91,10 @@ impl SampleJobLauncher {
         let line = without_config_options(std::env::args_os().skip(1).collect());
         let mut command = vec![program.into()];
         command.extend(godwit_cli::cli::with_arguments(line, &words));
-        let jobs = Mutex::default();
+        if launcher_name == LauncherName::Slurm {
+            interruption::flag_with_grace(JOB_CANCEL_TIMEOUT);
+        }
+        let (jobs, cancelled_jobs) = Default::default();
         let (is_resumed, memory_bytes) = (args.resume, args.cluster.slurm.slurm_memory);
         Ok(Self {
             launcher_name,
@@ -101,7 +107,13 @@ impl SampleJobLauncher {
             threads,
             memory_bytes,
             jobs,
+            cancelled_jobs,
         })
+    }
+
+    /// Returns the failure of a run that was interrupted: which jobs were cancelled, and how to resume.
+    pub fn interruption_failure(&self) -> Failure {
+        interruption_failure(&self.cancelled_jobs.lock())
     }
 
     fn job_spec(&self, job: &SampleJob<'_>) -> JobSpec {
@@ -176,9 +188,13 @@ impl SampleHosts for SampleJobLauncher {
     }
 
     fn cancel_all(&self) {
-        for (_, job) in self.jobs.lock().drain() {
-            // Ignore errors: local processes exit with this process, and the user must cancel a SLURM job that remains.
-            let _ = self.launchers[job.launcher].cancel(&job.handle);
+        let jobs = std::mem::take(&mut *self.jobs.lock());
+        for job in jobs.into_values() {
+            let result = self.launchers[job.launcher].cancel(&job.handle);
+            // Other processes exit with this process.
+            if self.launcher_name == LauncherName::Slurm {
+                self.cancelled_jobs.lock().push((job.handle.id, result));
+            }
         }
     }
 }

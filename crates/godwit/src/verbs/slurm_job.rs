@@ -17,6 +17,7 @@ use godwit_pipeline::observer::{Event, Observer as _};
 
 use super::cluster_run::ClusterRunOptions;
 use super::cluster_worker::available_cores;
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Interval at which SLURM is queried; shorter intervals would put load on its controller.
@@ -27,6 +28,8 @@ const JOB_EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 const SPOOLED_INPUT_NAME: &str = "standard-input";
 /// Time after which a job that SLURM does not know counts as lost.
 const MISSING_JOB_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time to cancel jobs after a signal. A busy controller of SLURM takes some seconds for each request.
+pub const JOB_CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time without a response from SLURM. After a restart or failover, its controller responds again within this
 /// time.
 const SLURM_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -110,6 +113,10 @@ impl SlurmJob {
             };
             spool_stdin(&self.spec.job_directory, path).map_err(failed)?;
         }
+        interruption::flag_with_grace(JOB_CANCEL_TIMEOUT);
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(PipelineError::Interrupted.into());
+        }
         let first = self.attempt_numbers().max().map_or(0, |last| last + 1);
         let handle = self.slurm.submit(&self.spec).map_err(PipelineError::from)?;
         let place = self.spec.job_directory.display();
@@ -142,9 +149,7 @@ impl SlurmJob {
         let (mut missing, mut silent) = (Timeout::new(MISSING_JOB_TIMEOUT), Timeout::new(SLURM_RESPONSE_TIMEOUT));
         loop {
             if cancelled.load(Ordering::Relaxed) {
-                self.slurm.cancel(handle).map_err(PipelineError::from)?;
-                let message = format!("interrupted; job {} was cancelled", handle.id);
-                return Err(Failure::new(ErrorKind::Interrupted, message));
+                return Err(interruption_failure(&[(handle.id.clone(), self.slurm.cancel(handle))]));
             }
             if self.is_finished(first) && finished_since.get_or_insert_with(Instant::now).elapsed() > JOB_EXIT_TIMEOUT {
                 // The job has finished its work, but SLURM still waits for a lost host, so cancel the job.
@@ -224,6 +229,28 @@ impl SlurmJob {
     }
 }
 
+/// Returns the failure of a command that was interrupted and has cancelled these jobs. Each job has its number and the
+/// result of the request to cancel it.
+pub fn interruption_failure(jobs: &[(String, Result<(), FleetError>)]) -> Failure {
+    let numbers = |jobs: Vec<&str>| match jobs[..] {
+        [] => None,
+        [job] => Some(format!("job {job}")),
+        _ => Some(format!("jobs {}", jobs.join(", "))),
+    };
+    let ids = |cancelled: bool| jobs.iter().filter(move |(_, result)| result.is_ok() == cancelled).map(|(id, _)| &**id);
+    let mut message = "interrupted".to_owned();
+    if let Some(cancelled) = numbers(ids(true).collect()) {
+        message += &format!("; cancelled {cancelled} of SLURM");
+    }
+    if let Some(running) = numbers(ids(false).collect()) {
+        let errors = jobs.iter().filter_map(|(_, result)| result.as_ref().err());
+        let reason = errors.map(|error| message_with_causes(error)).next().unwrap_or_default();
+        let ids = ids(false).collect::<Vec<_>>().join(" ");
+        message += &format!("; {running} of SLURM may still run ({reason}): cancel with `scancel {ids}`");
+    }
+    Failure::new(ErrorKind::Interrupted, message + "; add --resume to the same command to resume")
+}
+
 /// A time limit for a condition that must not last too long, such as SLURM not responding.
 struct Timeout {
     limit: Duration,
@@ -288,6 +315,19 @@ pub fn slurm_name(sample: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interruption_names_the_jobs_that_were_cancelled_and_those_that_may_still_run() {
+        let job = |id: &str, result| (id.to_owned(), result);
+        let failed = |id: &str| job(id, Err(FleetError::Cancelled));
+        let of = |jobs: &[_]| interruption_failure(jobs).message;
+        assert_eq!(of(&[]), "interrupted; add --resume to the same command to resume");
+        let some = of(&[job("4", Ok(())), failed("5"), job("6", Ok(())), failed("7")]);
+        for words in ["; cancelled jobs 4, 6 of SLURM;", "; jobs 5, 7 of SLURM may still run", "`scancel 5 7`; add"] {
+            assert!(some.contains(words), "{words}: {some}");
+        }
+        assert!(of(&[failed("5")]).starts_with("interrupted; job 5 of SLURM may still run"));
+    }
 
     #[test]
     fn the_job_runs_the_same_command_in_its_allocation() {

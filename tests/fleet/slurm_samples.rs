@@ -1,0 +1,78 @@
+//! `godwit run --on slurm`: what becomes of the jobs of samples when they or `godwit run` are stopped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_fleet::JobHandle;
+use godwit_tests::binary::GodwitCommand;
+use godwit_tests::processes::send_signal;
+use godwit_tests::slurm::{self, SlurmCluster};
+use godwit_tests::wait::{wait_for, wait_until};
+use godwit_tests::{needs, needs_slurm, scratch};
+
+use super::cohort_runs::{report, run_samples, samples, write_sheet};
+
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Two samples, whose jobs run until a file exists and then do their work.
+struct GatedCohort {
+    cluster: &'static SlurmCluster,
+    sheet: PathBuf,
+    out: PathBuf,
+    gate: PathBuf,
+}
+
+impl GatedCohort {
+    fn new(label: &str) -> Self {
+        let directory = scratch::directory(label);
+        let sheet = write_sheet(&directory, 2);
+        Self { cluster: slurm::shared_cluster(), sheet, out: directory.join("out"), gate: directory.join("gate") }
+    }
+
+    fn command(&self) -> GodwitCommand {
+        let wait = format!("until [ -e '{}' ]; do sleep 0.1; done", self.gate.display());
+        let run = run_samples(&self.sheet, &self.out).args(["--on", "slurm", "--nodes", "2", "--slurm-memory", "300M"]);
+        run.args(["--slurm-setup", &wait]).env("SLURM_CONF", self.cluster.slurm_conf())
+    }
+
+    fn open_gate(&self) {
+        fs::write(&self.gate, "").expect("it can be written");
+    }
+
+    fn job_directory(&self, sample: &str) -> PathBuf {
+        self.out.join(".godwit-run").join(sample)
+    }
+
+    /// Waits until the job of a sample has started, and returns its number.
+    fn wait_for_job(&self, sample: &str) -> String {
+        let directory = self.job_directory(sample);
+        let id = wait_for("the job of a sample", || JobHandle::load(&directory).ok()).id;
+        let has_started = |attempt: &Path| fs::read_to_string(attempt.join("job")).is_ok_and(|job| job.trim() == id);
+        wait_until("the start of the job", || {
+            scratch::entry_names(&directory.join("attempts"))
+                .iter()
+                .any(|name| has_started(&directory.join("attempts").join(name)))
+        });
+        id
+    }
+
+    fn wait_until_cancelled(&self, job: &str) {
+        wait_until("the end of the job", || self.cluster.show_job(job).contains("JobState=CANCELLED"));
+    }
+}
+
+#[test]
+fn an_interrupted_run_cancels_its_jobs_and_names_them() {
+    needs!("bcftools", "bgzip");
+    needs_slurm!();
+    let cohort = GatedCohort::new("slurm-interrupted");
+    let run = cohort.command().spawn();
+    let jobs = ["s0", "s1"].map(|sample| cohort.wait_for_job(sample));
+    send_signal(run.process_id(), libc::SIGTERM);
+    let cancelled = format!("cancelled jobs {}, {} of SLURM", jobs[0], jobs[1]);
+    run.wait_with_output().assert_rejected(&[EXIT_INTERRUPTED], &[&cancelled, "--resume"]);
+    jobs.iter().for_each(|job| cohort.wait_until_cancelled(job));
+    cohort.open_gate();
+    cohort.command().arg("--resume").run_ok();
+    assert!(samples(&report(&cohort.out)).iter().all(|sample| sample["error"].is_null()));
+}
