@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use godwit_fleet::JobHandle;
 use godwit_tests::binary::GodwitCommand;
-use godwit_tests::processes::send_signal;
+use godwit_tests::processes::{send_signal, wait_until_exited};
 use godwit_tests::slurm::{self, SlurmCluster};
 use godwit_tests::wait::{wait_for, wait_until};
 use godwit_tests::{needs, needs_slurm, scratch};
 
 use super::cohort_runs::{report, run_samples, samples, write_sheet};
 
+const EXIT_USAGE: i32 = 2;
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// Two samples, whose jobs run until a file exists and then do their work.
@@ -71,8 +72,40 @@ fn an_interrupted_run_cancels_its_jobs_and_names_them() {
     send_signal(run.process_id(), libc::SIGTERM);
     let cancelled = format!("cancelled jobs {}, {} of SLURM", jobs[0], jobs[1]);
     run.wait_with_output().assert_rejected(&[EXIT_INTERRUPTED], &[&cancelled, "--resume"]);
-    jobs.iter().for_each(|job| cohort.wait_until_cancelled(job));
+    // SLURM may still be ending the jobs.
     cohort.open_gate();
     cohort.command().arg("--resume").run_ok();
+    jobs.iter().for_each(|job| cohort.wait_until_cancelled(job));
+    assert!(samples(&report(&cohort.out)).iter().all(|sample| sample["error"].is_null()));
+}
+
+#[test]
+fn a_resumed_run_waits_for_the_jobs_that_a_killed_run_has_left() {
+    needs!("bcftools", "bgzip");
+    needs_slurm!();
+    let cohort = GatedCohort::new("slurm-adopted");
+    let run = cohort.command().spawn();
+    let jobs = ["s0", "s1"].map(|sample| cohort.wait_for_job(sample));
+    send_signal(run.process_id(), libc::SIGKILL);
+    wait_until_exited(&[run.process_id()]);
+    // The run has no --resume, so it neither adopts the jobs nor starts second ones.
+    let refused = cohort.command().run();
+    let cancel = format!("scancel {}", jobs[0]);
+    refused.assert_rejected(&[EXIT_USAGE], &["2 of 2 samples failed", &cancel, "--resume"]);
+    let stderr = cohort.out.with_extension("stderr");
+    let file = fs::File::create(&stderr).expect("a file can be made");
+    let run = cohort.command().arg("--resume").stderr(file).spawn();
+    let said = || fs::read_to_string(&stderr).unwrap_or_default();
+    wait_until("both jobs to be adopted", || {
+        jobs.iter().all(|job| said().contains(&format!("job {job} of an earlier command")))
+    });
+    cohort.open_gate();
+    let done = run.wait_with_output();
+    assert!(done.status.success(), "{}", said());
+    for (sample, job) in ["s0", "s1"].into_iter().zip(&jobs) {
+        let directory = cohort.job_directory(sample);
+        assert_eq!(JobHandle::load(&directory).expect("it is there").id, *job, "{}", said());
+        assert_eq!(scratch::entry_names(&directory.join("attempts")), ["0"], "{}", said());
+    }
     assert!(samples(&report(&cohort.out)).iter().all(|sample| sample["error"].is_null()));
 }

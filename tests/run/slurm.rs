@@ -356,7 +356,15 @@ fn check_headless_job_is_requeued(cluster: &SlurmCluster) {
     cluster.inject_fault("kill", "gw1");
     let is_headless = |status: &JobStatus| matches!(status, JobStatus::Running { is_batch_host_lost: true, .. });
     let status = bench.wait_for_status(&handle, "headless", is_headless);
-    assert_eq!(status, JobStatus::Running { workers: vec!["gw2".into()], indexes: None, is_batch_host_lost: true });
+    assert_eq!(
+        status,
+        JobStatus::Running {
+            workers: vec!["gw2".into()],
+            indexes: None,
+            is_batch_host_lost: true,
+            is_completing: false
+        }
+    );
     cluster.inject_fault("start", "gw1");
     bench.launcher.requeue(&handle).expect("it can be queued again");
     bench.wait_for_file("job/attempts/1/job");

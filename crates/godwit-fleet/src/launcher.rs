@@ -126,6 +126,9 @@ pub enum JobStatus {
         /// but no process waits for their end, and the scheduler does not restart the job. See
         /// [`SlurmLauncher::requeue`].
         is_batch_host_lost: bool,
+        /// True if the scheduler is ending the job, for example because it was cancelled or requeued. Its processes may
+        /// still run.
+        is_completing: bool,
     },
     /// The job has ended.
     Ended {

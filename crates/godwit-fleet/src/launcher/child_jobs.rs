@@ -130,7 +130,7 @@ impl ChildJobs {
             Some(how) => JobStatus::Ended { outcome: how.clone() },
             None => {
                 let (indexes, workers) = state.running.iter().cloned().unzip();
-                JobStatus::Running { workers, indexes: Some(indexes), is_batch_host_lost: false }
+                JobStatus::Running { workers, indexes: Some(indexes), is_batch_host_lost: false, is_completing: false }
             }
         })
     }

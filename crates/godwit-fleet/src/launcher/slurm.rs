@@ -69,7 +69,8 @@ impl SlurmLauncher {
     fn running_status(&self, queued: &commands::QueueEntry) -> Result<JobStatus, FleetError> {
         let workers = commands::expand_host_list(&self.profile, &queued.host_list)?;
         let is_batch_host_lost = !workers.is_empty() && !workers.contains(&queued.batch_host);
-        Ok(JobStatus::Running { workers, indexes: None, is_batch_host_lost })
+        let is_completing = queued.state == "COMPLETING";
+        Ok(JobStatus::Running { workers, indexes: None, is_batch_host_lost, is_completing })
     }
 }
 

@@ -65,6 +65,13 @@ pub trait SampleHosts: Sync {
     /// A [`PipelineError`] if the process cannot be started.
     fn start_sample(&self, job: &SampleJob<'_>) -> Result<(), PipelineError>;
 
+    /// Takes over the job that an earlier process of this run has started for a sample, if it still runs, and returns its
+    /// name, such as `job 7`. [`SampleHosts::poll_exit`] then returns its end. `None` if there is no such job.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] if there is such a job, but the run does not resume.
+    fn adopt_sample(&self, job: &SampleJob<'_>) -> Result<Option<String>, PipelineError>;
+
     /// Returns how the process of a sample ended; `None` while the process runs. Each end is returned only once.
     fn poll_exit(&self, sample: usize) -> Option<JobExit>;
 
@@ -241,6 +248,15 @@ impl WorkflowJob<'_> {
     ) -> Result<(), PipelineError> {
         let (name, directory) = (&*self.samples[sample].name, self.job_directory(sample));
         create_private_directory(&directory).map_err(PipelineError::file("create", &directory))?;
+        let absolute = std::path::absolute(&directory).map_err(PipelineError::file("find", &directory))?;
+        let job = SampleJob { sample, name, host, directory: &absolute, is_retry };
+        // Do this before the result file is removed, because an adopted job may just be writing it.
+        if let Some(adopted) = nodes.adopt_sample(&job)? {
+            let message = format!("{name}: {adopted} of an earlier command has not ended; waiting for it");
+            self.observer.event(&Event::Warning { message });
+            self.report_sample_state(name, SampleState::Started, Some(&nodes.host_name(host)));
+            return Ok(());
+        }
         let before = directory.join(OUTCOME_FILE);
         match std::fs::remove_file(&before) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -248,8 +264,7 @@ impl WorkflowJob<'_> {
             }
             _ => {}
         }
-        let directory = std::path::absolute(&directory).map_err(PipelineError::file("find", &directory))?;
-        nodes.start_sample(&SampleJob { sample, name, host, directory: &directory, is_retry })?;
+        nodes.start_sample(&job)?;
         self.report_sample_state(name, SampleState::Started, Some(&nodes.host_name(host)));
         Ok(())
     }
@@ -352,6 +367,10 @@ mod tests {
             let earlier = serde_json::to_vec(&SampleResult::new(outcome, None)).unwrap();
             std::fs::write(job.directory.join(OUTCOME_FILE), earlier).unwrap();
             Err(PipelineError::file("write", job.directory)(io::Error::other("no space left")))
+        }
+
+        fn adopt_sample(&self, _: &SampleJob<'_>) -> Result<Option<String>, PipelineError> {
+            Ok(None)
         }
 
         fn poll_exit(&self, _: usize) -> Option<JobExit> {

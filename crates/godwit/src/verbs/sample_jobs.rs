@@ -51,6 +51,8 @@ struct SampleJobState {
     handle: JobHandle,
     /// Time of the first poll at which the launcher did not know the job; `None` if the last poll found it.
     missing_since: Option<Instant>,
+    /// True if SLURM was already ending the job when it was adopted.
+    was_completing: bool,
 }
 
 impl SampleJobLauncher {
@@ -160,8 +162,41 @@ impl SampleHosts for SampleJobLauncher {
         // Remove the log of an earlier attempt, whose error could be mistaken for one of this attempt.
         let _ = std::fs::remove_file(spec.stderr_path(0));
         let handle = self.launchers[launcher].submit(&spec)?;
-        self.jobs.lock().insert(job.sample, SampleJobState { launcher, spec, handle, missing_since: None });
+        let state = SampleJobState { launcher, spec, handle, missing_since: None, was_completing: false };
+        self.jobs.lock().insert(job.sample, state);
         Ok(())
+    }
+
+    fn adopt_sample(&self, job: &SampleJob<'_>) -> Result<Option<String>, PipelineError> {
+        // Only SLURM jobs outlive the process that has started them, and a retry follows the end of a job.
+        if self.launcher_name != LauncherName::Slurm || job.is_retry {
+            return Ok(None);
+        }
+        let Ok(handle) = JobHandle::load(job.directory) else { return Ok(None) };
+        let launcher = job.host.min(self.launchers.len() - 1);
+        let was_completing = match self.launchers[launcher].status(&handle) {
+            Ok(JobStatus::Running { is_completing, .. }) => is_completing,
+            // Without a response of SLURM, assume that the job runs: a second job would fail, because the first one has
+            // locked the output.
+            Ok(JobStatus::Pending { .. }) | Err(FleetError::SchedulerUnavailable { .. }) => false,
+            // Another launcher has started the job.
+            Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. }) | Err(FleetError::ForeignJob { .. }) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let name = format!("job {}", handle.id);
+        if !self.is_resumed {
+            let (sample, id) = (job.name, &handle.id);
+            let problem = format!(
+                "{name} of an earlier command has not ended and processes {sample}: add --resume to wait for it, or \
+                 cancel it with `scancel {id}` and wait for its end"
+            );
+            return Err(PipelineError::Options { problem });
+        }
+        let state = SampleJobState { launcher, spec: self.job_spec(job), handle, missing_since: None, was_completing };
+        self.jobs.lock().insert(job.sample, state);
+        Ok(Some(name))
     }
 
     fn poll_exit(&self, sample: usize) -> Option<JobExit> {
@@ -209,6 +244,8 @@ fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
             let error_text = job.spec.last_error_line(0).unwrap_or_else(|| description.clone());
             JobExit::Exited { code: *exit_code, message: error_text }
         }
+        // The user has cancelled the job before this run, which has to do the rest of its work.
+        JobOutcome::Cancelled if job.was_completing => gone("of an earlier command was cancelled"),
         JobOutcome::Cancelled => gone("was cancelled"),
         JobOutcome::TimeLimit => gone("exceeded its time limit; raise it with --slurm-time"),
         JobOutcome::HostLost => gone("lost its host"),

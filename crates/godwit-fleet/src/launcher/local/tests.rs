@@ -74,7 +74,8 @@ fn a_worker_that_fails_is_named_and_the_others_run_on() {
     let local = LocalLauncher::new();
     let handle = local.submit(&job).unwrap();
     let workers = vec!["worker 0".into(), "worker 2".into()];
-    let others = JobStatus::Running { workers, indexes: Some(vec![0, 2]), is_batch_host_lost: false };
+    let others =
+        JobStatus::Running { workers, indexes: Some(vec![0, 2]), is_batch_host_lost: false, is_completing: false };
     wait_until("the failure of one", || local.status(&handle).unwrap() == others);
     fs::write(scratch.path().join("go"), "").unwrap();
     let how = wait_for_outcome(&local, &handle);
