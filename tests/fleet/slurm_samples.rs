@@ -7,6 +7,7 @@ use godwit_fleet::JobHandle;
 use godwit_tests::binary::GodwitCommand;
 use godwit_tests::processes::{send_signal, wait_until_exited};
 use godwit_tests::slurm::{self, SlurmCluster};
+use godwit_tests::tool::run_checked;
 use godwit_tests::wait::{wait_for, wait_until};
 use godwit_tests::{needs, needs_slurm, scratch};
 
@@ -107,5 +108,27 @@ fn a_resumed_run_waits_for_the_jobs_that_a_killed_run_has_left() {
         assert_eq!(JobHandle::load(&directory).expect("it is there").id, *job, "{}", said());
         assert_eq!(scratch::entry_names(&directory.join("attempts")), ["0"], "{}", said());
     }
+    assert!(samples(&report(&cohort.out)).iter().all(|sample| sample["error"].is_null()));
+}
+
+#[test]
+fn a_sample_whose_job_the_user_cancels_is_not_retried() {
+    needs!("bcftools", "bgzip");
+    needs_slurm!();
+    let cohort = GatedCohort::new("slurm-cancelled");
+    let run = cohort.command().spawn();
+    let jobs = ["s0", "s1"].map(|sample| cohort.wait_for_job(sample));
+    run_checked(cohort.cluster.command("scancel").arg(&jobs[0]));
+    cohort.wait_until_cancelled(&jobs[0]);
+    cohort.open_gate();
+    let cancelled = format!("job {} was cancelled", jobs[0]);
+    let told = ["1 of 2 samples failed", "s0", &cancelled, "--resume"];
+    run.wait_with_output().assert_rejected(&[EXIT_INTERRUPTED], &told);
+    let told = report(&cohort.out);
+    let starts: Vec<_> = samples(&told).iter().map(|sample| sample["tries"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(starts, [1, 0], "{told}");
+    assert_eq!(scratch::entry_names(&cohort.job_directory("s0").join("attempts")), ["0"], "{told}");
+    assert!(samples(&told)[1]["error"].is_null(), "{told}");
+    cohort.command().arg("--resume").run_ok();
     assert!(samples(&report(&cohort.out)).iter().all(|sample| sample["error"].is_null()));
 }

@@ -41,10 +41,15 @@ pub enum JobExit {
         /// Error message of the process, or a description of the reason for its end.
         message: String,
     },
-    /// The process was lost, because its host failed or because it was cancelled.
+    /// The process was lost, for example because its host failed.
     Lost {
         /// The reason for the loss.
         reason: String,
+    },
+    /// The user, or the administrator of the hosts, cancelled the job of the process. The sample is not retried.
+    Cancelled {
+        /// The job, and how to resume.
+        message: String,
     },
 }
 
@@ -279,15 +284,20 @@ impl WorkflowJob<'_> {
     fn read_outcome(&self, sample: usize, ended: JobExit) -> JobOutcome {
         let left = std::fs::read(self.job_directory(sample).join(OUTCOME_FILE)).ok();
         let left: Option<SampleResult> = left.and_then(|left| serde_json::from_slice(&left).ok());
-        let (code, failure_text) = match ended {
-            JobExit::Exited { code, message } => (code, message),
-            JobExit::Lost { reason } => (None, reason),
+        let is_cancelled = matches!(ended, JobExit::Cancelled { .. });
+        let (kind, failure_text) = match ended {
+            JobExit::Exited { code, message } => (ErrorKind::of_exit_code(code), message),
+            JobExit::Lost { reason } => (ErrorKind::of_exit_code(None), reason),
+            JobExit::Cancelled { message } => (ErrorKind::Interrupted, message),
         };
-        let kind = ErrorKind::of_exit_code(code);
         match left {
             Some(SampleResult { outcome, .. }) if outcome.error.is_none() => {
                 JobOutcome { outcome, scheduler_end: ItemOutcome::Done, error_kind: ErrorKind::Bug }
             }
+            _ if is_cancelled => JobOutcome {
+                scheduler_end: ItemOutcome::Failed,
+                ..JobOutcome::without_result(&self.samples[sample], failure_text, kind)
+            },
             Some(SampleResult { outcome, may_succeed_on_other_host, .. }) => JobOutcome {
                 outcome,
                 scheduler_end: if may_succeed_on_other_host { ItemOutcome::Lost } else { ItemOutcome::Failed },

@@ -246,7 +246,10 @@ fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
         }
         // The user has cancelled the job before this run, which has to do the rest of its work.
         JobOutcome::Cancelled if job.was_completing => gone("of an earlier command was cancelled"),
-        JobOutcome::Cancelled => gone("was cancelled"),
+        JobOutcome::Cancelled => {
+            let message = format!("job {} was cancelled; add --resume to the same command to resume", job.handle.id);
+            JobExit::Cancelled { message }
+        }
         JobOutcome::TimeLimit => gone("exceeded its time limit; raise it with --slurm-time"),
         JobOutcome::HostLost => gone("lost its host"),
         JobOutcome::Preempted => gone("was preempted"),
