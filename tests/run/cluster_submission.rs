@@ -4,8 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use godwit_fleet::JobHandle;
 use godwit_tests::binary::{GodwitCommand, godwit};
-use godwit_tests::slurm;
+use godwit_tests::slurm::{self, SlurmCluster};
+use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, needs_slurm, scratch};
 
 use super::cluster::sample;
@@ -13,13 +15,18 @@ use super::cluster::sample;
 const EXIT_USAGE: i32 = 2;
 const EXIT_INPUT: i32 = 3;
 const EXIT_MACHINE: i32 = 4;
+const EXIT_REMOTE: i32 = 6;
 
-/// Returns an alignment of `reads` in a SLURM job; its number of hosts is missing.
+/// Returns an alignment of `reads` in a job of the shared cluster; its number of hosts is missing.
 fn align_as_job(reference: &Path, reads: &Path, out: &Path) -> GodwitCommand {
+    align_on_cluster(slurm::shared_cluster(), reference, reads, out)
+}
+
+fn align_on_cluster(cluster: &SlurmCluster, reference: &Path, reads: &Path, out: &Path) -> GodwitCommand {
     let align = godwit().arg("align").arg("--reference").arg(reference).arg("--reads").arg(reads);
     let align = align.args(["--sample", "s", "--threads", "1", "--metrics", "off", "--out"]).arg(out);
     let align = align.args(["--on", "slurm", "--slurm-memory", "300M"]);
-    align.env("SLURM_CONF", slurm::shared_cluster().slurm_conf())
+    align.env("SLURM_CONF", cluster.slurm_conf())
 }
 
 fn write_reads(directory: &Path) -> PathBuf {
@@ -93,4 +100,31 @@ fn workers_end_when_the_head_of_their_job_has_failed() {
     assert_eq!(worker, "", "{}", run.describe());
     let head_mark = out.join("slurm/attempts/0/head-ended");
     assert!(head_mark.exists(), "{}", run.describe());
+}
+
+#[test]
+fn a_job_that_slurm_has_forgotten_is_reported_with_its_state_and_log() {
+    needs!("bwa");
+    needs_slurm!();
+    let cluster = SlurmCluster::start(1);
+    let directory = scratch::directory("submission-forgotten");
+    let (sample, reads, out) = (sample(), write_reads(&directory), directory.join("out"));
+    let run = align_on_cluster(&cluster, sample.godwit_indexed_reference(), &reads, &out);
+    let stderr = directory.join("stderr");
+    let file = fs::File::create(&stderr).expect("a file can be made");
+    let run = run.args(["--slurm-setup", "sleep 1000"]).stderr(file).spawn();
+    let said = || fs::read_to_string(&stderr).unwrap_or_default();
+    wait_until("the job to run", || said().contains("is running on "));
+    let id = JobHandle::load(&out.join("slurm")).expect("it was submitted").id;
+    cluster.inject_fault("kill", "head");
+    cluster.delete_job_state();
+    cluster.inject_fault("start", "head");
+    let run = run.wait_with_output();
+    let (said, lost) = (said(), format!("job {id} is lost: SLURM does not list the job"));
+    assert_eq!(run.status.code(), Some(EXIT_REMOTE), "{said}");
+    let last = said.trim_end().lines().last().unwrap_or_default();
+    for words in ["godwit: error: ", &lost, "its last known state is running on ", "out/slurm/job.log", "--resume"] {
+        assert!(last.contains(words), "{words}: {said}");
+    }
+    assert!(said.contains("has an unknown state: SLURM does not list") && !said.contains("(None)"), "{said}");
 }

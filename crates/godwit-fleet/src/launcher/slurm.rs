@@ -100,7 +100,7 @@ impl Launcher for SlurmLauncher {
         let last = attempts::last_attempt(&handle.directory, &handle.id)?;
         let mark = last.and_then(|(_, mark)| mark);
         let Some(queued) = queued else {
-            let why = "SLURM does not list the job, and the job recorded no exit code; it may still be running: check with sacct";
+            let why = "SLURM does not list the job, and the job recorded no exit code";
             return Ok(final_status(None, mark.as_ref(), why));
         };
         let done = mark.as_ref().is_some_and(AttemptExit::is_success);
@@ -114,7 +114,7 @@ impl Launcher for SlurmLauncher {
             }
             "COMPLETING" if !done => self.running_status(&queued),
             "FAILED" if mark.is_none() => {
-                let description = "SLURM reports a failure; the job recorded no exit code".to_owned();
+                let description = format!("SLURM reports FAILED ({}); the job recorded no exit code", queued.reason);
                 Ok(JobStatus::Ended { outcome: JobOutcome::Failed { description, exit_code: None } })
             }
             state => {

@@ -206,7 +206,7 @@ impl SampleHosts for SampleJobLauncher {
             Ok(JobStatus::Ended { outcome }) => Some(job_end(job, &outcome)),
             Ok(JobStatus::Unknown { reason }) => {
                 let since = *job.missing_since.get_or_insert_with(Instant::now);
-                (since.elapsed() > MISSING_JOB_TIMEOUT).then_some(JobExit::Lost { reason })
+                (since.elapsed() > MISSING_JOB_TIMEOUT).then(|| lost_job(job, &reason))
             }
             Ok(JobStatus::Pending { .. } | JobStatus::Running { .. }) => {
                 job.missing_since = None;
@@ -232,6 +232,12 @@ impl SampleHosts for SampleJobLauncher {
             }
         }
     }
+}
+
+/// Returns the end of a job that its launcher no longer knows.
+fn lost_job(job: &SampleJobState, reason: &str) -> JobExit {
+    let directory = job.spec.job_directory.display();
+    JobExit::Lost { reason: format!("job {} is lost: {reason}; its logs are in {directory}", job.handle.id) }
 }
 
 fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {

@@ -145,7 +145,7 @@ impl SlurmJob {
     }
 
     fn wait(&self, handle: &JobHandle, first: u64, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
-        let (mut last_status, mut finished_since) = (String::new(), None);
+        let (mut last_text, mut known_state, mut finished_since) = (String::new(), "submitted".to_owned(), None);
         let (mut missing, mut silent) = (Timeout::new(MISSING_JOB_TIMEOUT), Timeout::new(SLURM_RESPONSE_TIMEOUT));
         loop {
             if cancelled.load(Ordering::Relaxed) {
@@ -155,12 +155,15 @@ impl SlurmJob {
                 // The job has finished its work, but SLURM still waits for a lost host, so cancel the job.
                 return Ok(self.slurm.cancel(handle).map_err(PipelineError::from)?);
             }
-            let mut now = None;
             let status = self.slurm.status(handle);
+            let mut text = state_text(&status);
             match &status {
                 Err(FleetError::SchedulerUnavailable { .. }) => {}
                 Ok(JobStatus::Unknown { .. }) => silent.reset(),
-                _ => [&mut silent, &mut missing].into_iter().for_each(Timeout::reset),
+                _ => {
+                    [&mut silent, &mut missing].into_iter().for_each(Timeout::reset);
+                    known_state = text.as_deref().map_or(known_state, |text| text.trim_start_matches("is ").to_owned());
+                }
             }
             match status {
                 Ok(JobStatus::Ended { .. }) if self.is_finished(first) => return Ok(()),
@@ -169,38 +172,27 @@ impl SlurmJob {
                     // SLURM has lost the host of the head, and would let the workers on the other hosts continue
                     // without it.
                     match self.slurm.requeue(handle) {
-                        Ok(()) => now = Some("lost its head; requeued".to_owned()),
+                        Ok(()) => text = Some("lost its head; requeued".to_owned()),
                         // The state of the job has changed meanwhile; the next query returns the new state.
                         Err(FleetError::CommandRejected { .. } | FleetError::SchedulerUnavailable { .. }) => {}
                         Err(error) => return Err(PipelineError::from(error).into()),
                     }
                 }
-                Ok(JobStatus::Pending { reason }) => now = Some(format!("is pending ({reason})")),
-                Ok(JobStatus::Running { workers, .. }) => now = Some(format!("is running on {}", workers.join(", "))),
-                Ok(JobStatus::Unknown { reason }) => {
-                    if missing.is_expired(Instant::now()) {
-                        let message = format!("job {} is lost: {reason}; submit it again", handle.id);
-                        return Err(Failure::new(ErrorKind::Remote, message));
-                    }
+                Ok(JobStatus::Unknown { reason }) if missing.is_expired(Instant::now()) => {
+                    return Err(self.lost_failure(handle, &known_state, &reason));
                 }
+                Ok(_) => {}
                 // If SLURM does not respond, the state of the job is unknown; query it again until the timeout.
                 Err(error @ FleetError::SchedulerUnavailable { .. }) => {
                     if silent.is_expired(Instant::now()) {
-                        let (id, minutes) = (&handle.id, SLURM_RESPONSE_TIMEOUT.as_secs() / 60);
-                        let message = format!(
-                            "SLURM has not responded about job {id} for {minutes} minutes ({error}); the job may \
-                             still run: check with squeue, and repeat the command with --resume after the job has \
-                             ended"
-                        );
-                        return Err(Failure::new(ErrorKind::Remote, message));
+                        return Err(silence_failure(handle, &error));
                     }
-                    now = Some("has an unknown state, because SLURM does not respond".to_owned());
                 }
                 Err(error) => return Err(PipelineError::from(error).into()),
             }
-            if let Some(now) = now.filter(|now| *now != last_status) {
-                progress.report(&format!("job {} {now}", handle.id));
-                last_status = now;
+            if let Some(text) = text.filter(|text| *text != last_text) {
+                progress.report(&format!("job {} {text}", handle.id));
+                last_text = text;
             }
             let until = Instant::now() + SLURM_POLL_INTERVAL;
             while Instant::now() < until && !cancelled.load(Ordering::Relaxed) {
@@ -209,15 +201,28 @@ impl SlurmJob {
         }
     }
 
+    /// Returns the failure of a job that SLURM no longer knows, and that did not record its end.
+    fn lost_failure(&self, handle: &JobHandle, known_state: &str, reason: &str) -> Failure {
+        let (id, log) = (&handle.id, self.spec.job_directory.join("job.log"));
+        let message = format!(
+            "job {id} is lost: {reason}; its last known state is {known_state}; its log is {}. Check with `sacct -j {id}` and \
+             `squeue --me` that it has ended, and add --resume to the same command to resume",
+            log.display()
+        );
+        Failure::new(ErrorKind::Remote, message)
+    }
+
     fn outcome_of(&self, handle: &JobHandle, how: &JobOutcome) -> Result<(), Failure> {
-        let logs = self.spec.job_directory.join("logs");
+        let directory = &self.spec.job_directory;
         let failed = |exit, what: &str| {
-            let message = format!("job {} {what}; its logs are in {}", handle.id, logs.display());
+            let message = format!("job {} {what}; its logs are job.log and logs in {}", handle.id, directory.display());
             Err(Failure::new(exit, message))
         };
         match how {
             JobOutcome::Succeeded => Ok(()),
-            JobOutcome::Cancelled => failed(ErrorKind::Interrupted, "was cancelled"),
+            JobOutcome::Cancelled => {
+                failed(ErrorKind::Interrupted, "was cancelled; add --resume to the same command to resume")
+            }
             JobOutcome::TimeLimit => failed(ErrorKind::Remote, "exceeded its time limit; raise it with --slurm-time"),
             JobOutcome::HostLost => failed(ErrorKind::Remote, "lost its hosts"),
             JobOutcome::Preempted => failed(ErrorKind::Remote, "was preempted"),
@@ -227,6 +232,36 @@ impl SlurmJob {
             },
         }
     }
+}
+
+/// Returns the state of a job for the user, as the rest of a sentence; `None` if it has ended or lost its head.
+fn state_text(status: &Result<JobStatus, FleetError>) -> Option<String> {
+    match status {
+        // SLURM has not considered the job yet.
+        Ok(JobStatus::Pending { reason }) if reason == "None" => Some("is pending".to_owned()),
+        Ok(JobStatus::Pending { reason }) => Some(format!("is pending ({reason})")),
+        Ok(JobStatus::Running { is_batch_host_lost: false, workers, .. }) => {
+            Some(format!("is running on {}", workers.join(", ")))
+        }
+        Ok(JobStatus::Unknown { reason }) => {
+            let seconds = MISSING_JOB_TIMEOUT.as_secs();
+            Some(format!("has an unknown state: {reason}; waiting for {seconds} s"))
+        }
+        Err(FleetError::SchedulerUnavailable { .. }) => {
+            Some("has an unknown state, because SLURM does not respond".to_owned())
+        }
+        Ok(JobStatus::Ended { .. } | JobStatus::Running { .. }) | Err(_) => None,
+    }
+}
+
+/// Returns the failure of a job about which SLURM has not responded until the timeout.
+fn silence_failure(handle: &JobHandle, error: &FleetError) -> Failure {
+    let (id, minutes) = (&handle.id, SLURM_RESPONSE_TIMEOUT.as_secs() / 60);
+    let message = format!(
+        "SLURM has not responded about job {id} for {minutes} minutes ({error}); the job may still run: check with \
+         squeue, and repeat the command with --resume after the job has ended"
+    );
+    Failure::new(ErrorKind::Remote, message)
 }
 
 /// Returns the failure of a command that was interrupted and has cancelled these jobs. Each job has its number and the
