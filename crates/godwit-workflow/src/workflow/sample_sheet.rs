@@ -69,8 +69,9 @@ pub(crate) fn read_sample_sheet(
         }
         _ => PipelineError::File { action: "read", path: path.to_owned(), source },
     })?;
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
+    let text = with_unix_line_ends(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text));
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&*text);
+    let mut lines = LineCounter { text: &text, offset: 0, line: 1 };
     let mut sheet = SampleSheetParser {
         path,
         ploidy,
@@ -85,10 +86,10 @@ pub(crate) fn read_sample_sheet(
     let (mut problems, mut is_refused) = (Vec::new(), false);
     for row in reader.records() {
         let row = row.map_err(|error| {
-            let line = error.position().map_or(0, csv::Position::line);
+            let line = lines.line_at(error.position());
             sheet.error_at(line, None, &error.to_string())
         })?;
-        let line = row.position().map_or(0, csv::Position::line);
+        let line = lines.line_at(row.position());
         match sheet.columns.is_empty() {
             true => sheet.parse_header(line, &row)?,
             false => {
@@ -109,6 +110,41 @@ pub(crate) fn read_sample_sheet(
         ));
     }
     Ok(sheet.samples)
+}
+
+/// Returns a text in which all line ends are line feeds.
+fn with_unix_line_ends(text: &[u8]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(text.len());
+    let mut rest = text.iter().peekable();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\r' if rest.peek() == Some(&&b'\n') => {}
+            b'\r' => lines.push(b'\n'),
+            byte => lines.push(*byte),
+        }
+    }
+    lines
+}
+
+/// A counter of the lines of a text.
+struct LineCounter<'t> {
+    text: &'t [u8],
+    /// Offset up to which lines are counted, bytes.
+    offset: usize,
+    /// Number of the line at the offset, 1-based.
+    line: u64,
+}
+
+impl LineCounter<'_> {
+    /// Returns the number of the line with the first field of a record. The positions of records must ascend. For the
+    /// parser, a record begins with the empty lines before it.
+    fn line_at(&mut self, record: Option<&csv::Position>) -> u64 {
+        let start = record.map_or(self.offset, |position| position.byte() as usize).clamp(self.offset, self.text.len());
+        let start = start + self.text[start..].iter().take_while(|byte| **byte == b'\n').count();
+        self.line += self.text[self.offset..start].iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.offset = start;
+        self.line
+    }
 }
 
 /// Combines all problems of a sheet into a single error.
@@ -158,21 +194,31 @@ impl SampleSheetParser<'_> {
     }
 
     fn parse_header(&mut self, line: u64, row: &csv::StringRecord) -> Result<(), PipelineError> {
+        let separators = [(";", "semicolons"), ("\t", "tabs")];
+        let other = separators.into_iter().find(|(separator, _)| row.len() == 1 && row[0].contains(separator));
+        if let Some((_, name)) = other {
+            let problem = format!("the columns are separated by {name}; save the sheet with commas (CSV)");
+            return Err(self.error_at(line, None, &problem));
+        }
+        let mut problems = Vec::new();
         for (place, given) in row.iter().enumerate() {
             let Some(name) = SHEET_COLUMNS.iter().find(|name| **name == given.trim()) else {
                 let problem = format!("unknown column {given:?}; the columns are {}", SHEET_COLUMNS.join(", "));
-                return Err(self.error_at(line, Some(&(place + 1).to_string()), &problem));
+                problems.push(self.error_at(line, Some(&(place + 1).to_string()), &problem));
+                continue;
             };
             if self.columns.insert(name, place).is_some() {
-                return Err(self.error_at(line, Some(name), "duplicate column"));
+                problems.push(self.error_at(line, Some(name), "duplicate column"));
             }
         }
-        match SHEET_COLUMNS[..REQUIRED_COLUMNS].iter().find(|name| !self.columns.contains_key(*name)) {
-            Some(name) => {
-                Err(self.error_at(line, Some(name), "the column is missing; the first line must name the columns"))
-            }
-            None => Ok(()),
+        for name in SHEET_COLUMNS[..REQUIRED_COLUMNS].iter().filter(|name| !self.columns.contains_key(*name)) {
+            problems.push(self.error_at(
+                line,
+                Some(name),
+                "the column is missing; the first line must name the columns",
+            ));
         }
+        combine_problems(problems)
     }
 
     fn parse_row(&mut self, line: u64, row: &csv::StringRecord) -> Result<(), PipelineError> {
@@ -348,6 +394,38 @@ mod tests {
             assert!(error.contains("sheet.csv") && named.iter().all(|word| error.contains(word)), "{text:?}: {error}");
         }
         assert!(read("sample,fastq_1\na,\"a_1.fq\nb,b_1.fq\n").is_err());
+    }
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text =
+                ["", "sample,fastq_1", "", "a,\"a_1.fq\"", "", "", "b,", "c,", "\"d\nd\",b_1.fq", "e,"].join(end);
+            let error = read(&text).unwrap_err();
+            // The name of the sample in line 9 has a line break.
+            for line in [7, 8, 9, 11] {
+                assert!(error.contains(&format!("line {line}, column ")), "{end:?}, {line}: {error}");
+            }
+            assert_eq!(error.matches("line ").count(), 4, "{end:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn all_problems_of_the_first_line_are_reported_at_once() {
+        let error = read("smaple,fastq_2,lane,lane,fastq\na,a_1.fq,1,1,b_1.fq\n").unwrap_err();
+        for named in [
+            "line 1, column 1: unknown column \"smaple\"",
+            "line 1, column lane: duplicate",
+            "line 1, column 5: unknown column \"fastq\"",
+            "line 1, column sample: the column is missing",
+            "line 1, column fastq_1: the column is missing",
+        ] {
+            assert!(error.contains(named), "{named}: {error}");
+        }
+        for (text, name) in [("sample;fastq_1\na;a_1.fq\n", "semicolons"), ("sample\tfastq_1\na\ta_1.fq\n", "tabs")] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("line 1") && error.contains(name) && error.contains("commas"), "{error}");
+        }
     }
 
     #[test]
