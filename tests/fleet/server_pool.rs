@@ -17,6 +17,8 @@ use crate::run::formats::{run_python, to_lines};
 use crate::serve::http_client::get;
 pub(super) use crate::transfer::copies::path_text;
 
+const EXIT_REMOTE: i32 = 6;
+
 /// A pool whose members run on this machine. Each member has its own address in 127.0.0.0/8, which is known before the
 /// member starts and which no other test uses.
 pub(super) struct ServerPool {
@@ -63,8 +65,13 @@ impl ServerPool {
     }
 
     pub(super) fn start_member(&mut self, node: usize) {
+        self.start_member_with(node, &[]);
+    }
+
+    /// Starts a member with these environment variables.
+    fn start_member_with(&mut self, node: usize, settings: &[(&str, &str)]) {
         let words: Vec<&str> = self.server_args.iter().map(String::as_str).collect();
-        self.members[node] = Some(DataServer::start_at(&self.root, &self.addresses[node], &words));
+        self.members[node] = Some(DataServer::start_with(&self.root, &self.addresses[node], &words, settings));
     }
 
     pub(super) fn member_process_id(&self, node: usize) -> u32 {
@@ -356,4 +363,45 @@ fn what_cannot_be_a_pool_is_told() {
         .args(["copy", "godwit+pool://no.such.name.invalid/f", "f"])
         .run()
         .assert_rejected(&[6], &["no.such.name.invalid"]);
+}
+
+#[test]
+fn statements_run_at_a_member_that_has_the_sql_engine_and_otherwise_fail_with_one_error() {
+    needs!("python3");
+    let without = [("GODWIT_SQL_PROGRAM", "/no/such/program")];
+    let mut pool = ServerPool::new_stopped("pool-sql", "round-robin", 3, &[]);
+    fs::write(pool.root.join("genes.csv"), "name,contig\nA,chr1\nB,chr2\nC,chr2\n").expect("it can be written");
+    let sql = "SELECT contig, count(*) AS genes FROM genes GROUP BY contig ORDER BY contig";
+    let query =
+        |pool: &ServerPool| pool.command(&["query", sql, "--format", "csv", "--at", &ServerPool::url("")]).run();
+    (0..2).for_each(|node| pool.start_member_with(node, &without));
+    pool.start_member(2);
+    pool.wait_until_health_is(&[true; 3]);
+    for _ in 0..3 {
+        let done = query(&pool);
+        assert_eq!(done.stdout, "contig,genes\nchr1,1\nchr2,2\n", "{}", done.describe());
+        assert!(!done.stderr.contains("lost"), "{}", done.describe());
+    }
+    pool.members[2] = None;
+    pool.start_member_with(2, &without);
+    pool.wait_until_health_is(&[true; 3]);
+    let failed = query(&pool);
+    failed.assert_rejected(&[EXIT_REMOTE], &["godwit-sql", "beside godwit"]);
+    assert_eq!(failed.stderr.trim_end().lines().count(), 1, "{}", failed.describe());
+}
+
+#[test]
+fn a_server_that_is_not_in_its_pool_file_warns() {
+    let pool = ServerPool::new_stopped("pool-unlisted", "round-robin", 1, &[]);
+    let words: Vec<&str> = pool.server_args.iter().map(String::as_str).collect();
+    let said = pool.client_directory.join("said");
+    let file = fs::File::create(&said).expect("it can be made");
+    let address = format!("{}:0", own_loopback_host());
+    let serve = godwit().arg("serve").arg("--root").arg(&pool.root).args(["--listen", &address]).args(words);
+    let server = serve.stderr(file).end_with_this_thread().spawn();
+    wait_until("the warning", || {
+        fs::read_to_string(&said).is_ok_and(|said| said.contains("pool storage: this server is not one of its members"))
+    });
+    send_signal(server.process_id(), libc::SIGTERM);
+    server.wait_with_output();
 }

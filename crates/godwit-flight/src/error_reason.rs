@@ -66,6 +66,8 @@ pub enum ErrorReason {
     FileTooLarge,
     /// The user of the server process has no permission to access the file.
     StorageAccessDenied,
+    /// The server cannot run SQL statements, for example because a program is missing. Another server may.
+    SqlUnavailable,
 }
 
 /// The protobuf message `google.rpc.Status`.
@@ -89,7 +91,7 @@ struct ErrorInfo {
 }
 
 impl ErrorReason {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 24] = [
         Self::UnknownSession,
         Self::GrantRejected,
         Self::TicketExpired,
@@ -113,6 +115,7 @@ impl ErrorReason {
         Self::CrossesDevices,
         Self::FileTooLarge,
         Self::StorageAccessDenied,
+        Self::SqlUnavailable,
     ];
 
     /// Returns the transmitted name of the reason.
@@ -141,6 +144,7 @@ impl ErrorReason {
             Self::CrossesDevices => "CROSSES_DEVICES",
             Self::FileTooLarge => "FILE_TOO_LARGE",
             Self::StorageAccessDenied => "STORAGE_ACCESS_DENIED",
+            Self::SqlUnavailable => "SQL_UNAVAILABLE",
         }
     }
 
@@ -212,7 +216,7 @@ mod tests {
                         UNKNOWN_ACTION DATASET_NOT_FOUND DATASET_CHANGED TABLE_NOT_FOUND NOT_A_QUERY STATEMENT_FAILED \
                         SOURCE_UNAVAILABLE STORAGE_FULL QUOTA_EXCEEDED FILE_EXISTS DIRECTORY_NOT_EMPTY \
                         NOT_A_DIRECTORY IS_A_DIRECTORY INVALID_FILE_NAME READ_ONLY_STORAGE CROSSES_DEVICES \
-                        FILE_TOO_LARGE STORAGE_ACCESS_DENIED";
+                        FILE_TOO_LARGE STORAGE_ACCESS_DENIED SQL_UNAVAILABLE";
         assert_eq!(names, expected);
         // Expected encoding: google.rpc.Status { code: 5, message: "m", details: [Any { type_url, value }] }, where
         // `value` is ErrorInfo { reason, domain }.

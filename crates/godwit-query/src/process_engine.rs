@@ -18,8 +18,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use godwit_dataset::{Catalog, Principal};
 use godwit_flight::{
-    Address, Batches, Client, ConnectionSecurity, DirectScan, Download, FlightError, SqlEngine, StatementDescription,
-    StatementProgress, StatementResult, StatementWorkers, Status, StatusFuture,
+    Address, Batches, Client, Code, ConnectionSecurity, DirectScan, Download, ErrorReason, FlightError, SqlEngine,
+    StatementDescription, StatementProgress, StatementResult, StatementWorkers, Status, StatusFuture,
 };
 use godwit_process::{LockedDirectory, TemporaryItem};
 use parking_lot::Mutex;
@@ -382,16 +382,20 @@ impl StatementProcessPool {
         {
             return Ok(worker);
         }
-        let failed =
-            |problem: String| Status::unavailable(format!("a process for the statement cannot be started: {problem}"));
+        let failed = |error: io::Error| {
+            let message = format!("a process for the statement cannot be started: {error}");
+            match error.kind() {
+                io::ErrorKind::Unsupported => ErrorReason::SqlUnavailable.status(Code::Unavailable, message),
+                _ => Status::unavailable(message),
+            }
+        };
         let pool = self.clone();
         let started = tokio::task::spawn_blocking(move || pool.spawn_process()).await;
-        let mut process =
-            started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
-        process.child.wait_until_ready().await.map_err(|error| failed(error.to_string()))?;
+        let mut process = started.map_err(|error| failed(error.into()))?.map_err(failed)?;
+        process.child.wait_until_ready().await.map_err(failed)?;
         let address = Address::Unix(process.socket.clone());
         let client = Client::connect(&address, ConnectionSecurity::default(), statement_transport_options()).await;
-        let client = client.map_err(|error| failed(error.to_string()))?;
+        let client = client.map_err(|error| failed(io::Error::other(error)))?;
         let StartingProcess { child, directory, .. } = process;
         Ok(StatementProcess { child, grants: view.to_vec(), client, _directory: directory })
     }

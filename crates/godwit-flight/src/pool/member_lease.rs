@@ -154,6 +154,11 @@ impl Pool {
         &self.name
     }
 
+    /// Returns the number of members.
+    pub(super) fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
     /// Returns the maximum time to wait while no member answers.
     pub fn wait_timeout(&self) -> Duration {
         self.wait_options.timeout
@@ -166,7 +171,8 @@ impl Pool {
         (self.wait_options.notify)(&PoolNotice::MemberLost { pool: self.name.clone(), member });
     }
 
-    fn mark_lost(&self, member: usize) {
+    /// Avoids a member for a while, without a notice.
+    pub(super) fn mark_lost(&self, member: usize) {
         self.lost_at.lock()[member] = Some(Instant::now());
     }
 

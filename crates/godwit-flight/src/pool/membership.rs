@@ -34,6 +34,8 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(400);
 const PROBE_TIMEOUT: Duration = Duration::from_millis(900);
 /// Number of consecutive late probes after which a member still counts as healthy, because it may only be busy.
 const MAX_LATE_PROBES: u32 = 1;
+/// Time after which a server that has not received its own probe warns that it is not a member of its pool.
+const OWN_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the lead to answer a forwarded lease request. It is only a little shorter than the time limit of
 /// clients: if another member decides, its load balancer does not know the leases of the lead.
 const LEAD_TIMEOUT: Duration = Duration::from_millis(1200);
@@ -145,6 +147,19 @@ impl Membership {
     pub fn watch_members(self: &Arc<Self>) {
         for member in 0..self.options.members.len() {
             tokio::spawn(self.clone().watch_member(member));
+        }
+        tokio::spawn(self.clone().warn_if_unlisted());
+    }
+
+    /// Warns the operator if this server has not received its own probe after some time.
+    async fn warn_if_unlisted(self: Arc<Self>) {
+        tokio::time::sleep(OWN_PROBE_TIMEOUT).await;
+        if self.own_member.get().is_none() {
+            (self.options.notify)(&format!(
+                "pool {}: this server is not one of its members, so it gets no clients of the pool: no address of the \
+                 pool file leads to this server, or it does not trust its own certificate (--ca)",
+                self.options.name
+            ));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Rows of an SQL statement that a pool runs. If a member is lost, the download continues at another member.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -32,6 +33,8 @@ pub struct PooledRows {
     /// The first batch, which was read in advance to know the schema.
     first_batch: Option<RecordBatch>,
     failovers: u32,
+    /// Indexes of the members that cannot run the statement.
+    members_without_sql: BTreeSet<usize>,
 }
 
 impl PooledRows {
@@ -54,6 +57,7 @@ impl PooledRows {
             schema,
             first_batch: None,
             failovers: 0,
+            members_without_sql: BTreeSet::new(),
         };
         rows.first_batch = rows.next_with_failover().await?;
         let none = FlightError::Malformed { problem: "the response contains no tickets" };
@@ -87,12 +91,28 @@ impl PooledRows {
                 Err(error) if is_member_lost(&error) && self.failovers < MAX_FAILOVERS => {
                     self.failovers += 1;
                     self.batches = None;
-                    self.pool.report_lost(self.lease.member);
+                    match is_without_sql(&error) {
+                        true => self.avoid_member_without_sql(error)?,
+                        false => self.pool.report_lost(self.lease.member),
+                    }
                     self.lease = self.pool.lease(&TransportOptions::default()).await?;
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Avoids the current member, which is not lost but answered with `error` that it cannot run the statement.
+    ///
+    /// # Errors
+    /// The same error if no member of the pool can run it.
+    fn avoid_member_without_sql(&mut self, error: FlightError) -> Result<(), FlightError> {
+        self.members_without_sql.insert(self.lease.member);
+        if self.members_without_sql.len() == self.pool.member_count() {
+            return Err(error);
+        }
+        self.pool.mark_lost(self.lease.member);
+        Ok(())
     }
 
     async fn next_from_member(&mut self) -> Result<Option<RecordBatch>, FlightError> {
@@ -133,6 +153,11 @@ impl PooledRows {
             opened => opened,
         }
     }
+}
+
+/// Returns whether an error means that a member cannot run SQL statements.
+fn is_without_sql(error: &FlightError) -> bool {
+    matches!(error, FlightError::Status { status, .. } if ErrorReason::of(status) == Some(ErrorReason::SqlUnavailable))
 }
 
 /// Returns whether an error means that a new ticket is needed. Servers of earlier versions send no error reason. Their

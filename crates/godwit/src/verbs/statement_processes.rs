@@ -36,13 +36,15 @@ pub(super) fn open_program() -> Result<&'static File, EngineError> {
 /// socket, in a directory that this process removes after the exit of the statement process, even if that was killed.
 ///
 /// # Errors
-/// An I/O error if `godwit-sql` is missing, or if there is no `/proc`, as in some change-root environments.
+/// [`std::io::ErrorKind::Unsupported`] if `godwit-sql` is missing, or if there is no `/proc`, as in some change-root
+/// environments.
 pub(super) fn process_command(options: &StatementProcessOptions, socket: &Path) -> std::io::Result<Command> {
     let no_proc = |error: std::io::Error| {
-        std::io::Error::new(error.kind(), format!("statements need /proc ({error}): `mount -t proc proc /proc`"))
+        let problem = format!("statements need /proc ({error}): `mount -t proc proc /proc`");
+        std::io::Error::new(std::io::ErrorKind::Unsupported, problem)
     };
     std::fs::metadata("/proc/self/fd").map_err(no_proc)?;
-    let program = open_program().map_err(std::io::Error::other)?;
+    let program = open_program().map_err(|error| std::io::Error::new(std::io::ErrorKind::Unsupported, error))?;
     let parent = std::process::id();
     let options = StatementProcessOptions {
         socket: socket.to_owned(),
