@@ -91,7 +91,7 @@ def main() -> None:
         clients = {one: client_processes.Client(interpreter, "flight_clients", one.address, server=one.pid) for one in (plain, traced)}
         jobs: dict[str, Callable[[client_processes.Client], harness.Result]] = {
             "fetch": lambda client: client.run_job("flight", dataset="table.parquet"),
-            "asks": lambda client: client.run_job("info", dataset="table.parquet", times=REQUESTS_PER_ROUND),
+            "asks": lambda client: client.run_job("info", datasets=["table.parquet"] * REQUESTS_PER_ROUND),
         }
         for client in clients.values():
             for job in jobs.values():

@@ -1,9 +1,9 @@
 """Standard clients of a `godwit serve`, without godwit code: flight_clients.py ADDRESS [TOKEN].
 
-Jobs: `flight` reads a dataset without SQL by pyarrow, part by part, and `parallel_flight` all parts concurrently; `info` calls GetFlightInfo for a
-dataset several times; `ticket` reads the rows of a
-ticket; `sql` runs a statement by the ADBC driver of Flight SQL, and `digest` returns a digest of its rows; `partitions` reads the partitions of a
-statement concurrently by that driver, each over a connection of its own.
+Jobs: `flight` reads a dataset without SQL by pyarrow, part by part, and `parallel_flight` all parts concurrently; `info` calls GetFlightInfo for
+each of several datasets; `list` calls ListFlights once; `ticket` reads the rows of a ticket; `sql` runs a statement by the ADBC driver of Flight
+SQL, and `digest` returns a digest of its rows; `partitions` reads the partitions of a statement concurrently by that driver, each over a connection
+of its own.
 """
 
 import concurrent.futures
@@ -60,11 +60,13 @@ def jobs(address: str, token: str | None = None) -> Jobs:
         with concurrent.futures.ThreadPoolExecutor(max(1, len(found))) as pool:
             return sizes(list(pool.map(read, cursors, found)))
 
-    def flight_info(dataset: str, times: int) -> dict[str, Any]:
-        descriptor = flight.FlightDescriptor.for_path(dataset)
-        for _ in range(times):
-            client.get_flight_info(descriptor)
-        return {"times": times}
+    def flight_info(datasets: list[str]) -> dict[str, Any]:
+        for dataset in datasets:
+            client.get_flight_info(flight.FlightDescriptor.for_path(dataset), options)
+        return {"datasets": len(datasets)}
+
+    def flights_listed() -> dict[str, Any]:
+        return {"datasets": sum(1 for _ in client.list_flights(options=options))}
 
     def ticket_rows(ticket: str) -> dict[str, Any]:
         table = client.do_get(flight.Ticket(ticket.encode()), options).read_all()
@@ -82,6 +84,7 @@ def jobs(address: str, token: str | None = None) -> Jobs:
         "flight": flight_rows,
         "parallel_flight": parallel_flight,
         "info": flight_info,
+        "list": flights_listed,
         "ticket": ticket_rows,
         "sql": adbc_rows,
         "digest": digest,
