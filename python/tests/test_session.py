@@ -36,7 +36,7 @@ class DirectorySession(unittest.TestCase):
         self.assertEqual(bam.bytes, (RUN / "sample.bam").stat().st_size)
 
     def test_regions_are_those_of_samtools(self):
-        for region in [REGIONS[0], REGIONS, ["chr1"]]:
+        for region in [REGIONS[0], REGIONS, ["chr1"], "*", ["chr2:1-500", "*"]]:
             listed = [region] if isinstance(region, str) else region
             expected = [line.split("\t")[0] for line in samtools("-M", RUN / "sample.bam", *listed)]
             for parts in [1, 3]:

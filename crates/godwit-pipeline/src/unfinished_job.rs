@@ -195,6 +195,9 @@ impl UnfinishedJob {
 /// length of a record on the reference.
 fn may_overlap(spans: &IntervalSet, first: SortKey, next: SortKey, longest_bases: u32) -> bool {
     spans.iter().any(|(contig, start, end)| {
+        if contig == IntervalSet::UNPLACED {
+            return next >= SortKey::UNPLACED;
+        }
         // A sort key contains the position plus one, which must not exceed the greatest position.
         let key = |position: u32| SortKey::new(contig as i32, position.min(i32::MAX as u32 - 1) as i32, false);
         first < key(end) && next >= key(start.saturating_sub(longest_bases))
@@ -217,5 +220,9 @@ mod tests {
         let whole = IntervalSet::new([(1, 0, i32::MAX as u32)]);
         let may = |first, next| may_overlap(&whole, first, next, 150);
         assert!(may(key(1, 0), key(1, 849)) && may(key(1, 1100), key(2, 0)) && !may(key(2, 0), key(2, 9)));
+        let unplaced = IntervalSet::new([(IntervalSet::UNPLACED, 0, i32::MAX as u32)]);
+        let may = |first, next| may_overlap(&unplaced, first, next, 150);
+        assert!(may(SortKey::UNPLACED, SortKey::UNPLACED) && may(key(1, 0), SortKey(u64::MAX)));
+        assert!(!may(key(1, 0), key(2, 0)));
     }
 }

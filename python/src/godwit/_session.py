@@ -152,7 +152,7 @@ class Session:
         Args:
             name: Path of the dataset, or its name without directory, up to the first dot: ``S`` for ``run/S.vcf.gz``.
             region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed; commas in numbers are optional.
-                Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``.
+                Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``. ``*``: unplaced reads.
             columns: Name of a column, or of several in this order (default: all).
             where: A condition in SQL.
             parts: Number of streams to fetch over (default: the number of processors; for a pool 32, not all concurrently).
