@@ -39,6 +39,7 @@ mod running_jobs;
 mod security_scanners;
 mod sql_program;
 mod statement_errors;
+mod statement_parameters;
 mod third_party_clients;
 mod traces;
 mod unreadable_entries;

@@ -1,6 +1,7 @@
 """Tests of sessions against samtools and pyarrow. GODWIT_TEST_RUN is the directory of a run with `sample.bam`, `sample.parquet` and others."""
 
 import contextlib
+import datetime
 import gc
 import os
 import subprocess
@@ -36,7 +37,7 @@ class DirectorySession(unittest.TestCase):
         self.assertEqual(bam.bytes, (RUN / "sample.bam").stat().st_size)
 
     def test_regions_are_those_of_samtools(self):
-        for region in [REGIONS[0], REGIONS, ["chr1"]]:
+        for region in [REGIONS[0], REGIONS, ["chr1"], "*", ["chr2:1-500", "*"]]:
             listed = [region] if isinstance(region, str) else region
             expected = [line.split("\t")[0] for line in samtools("-M", RUN / "sample.bam", *listed)]
             for parts in [1, 3]:
@@ -116,6 +117,57 @@ class DirectorySession(unittest.TestCase):
     def test_statements(self):
         table = self.session.sql("SELECT count(*) AS n FROM reads('sample.bam') WHERE region('chr2')").to_arrow()
         self.assertEqual(table["n"].to_pylist(), [len(samtools(RUN / "sample.bam", "chr2"))])
+
+    def test_statements_have_parameters(self):
+        def values(statement, parameters):
+            return list(self.session.sql(statement, parameters).to_arrow().to_pylist()[0].values())
+
+        written = "SELECT count(*) FROM reads('sample.bam') WHERE contig = 'chr2' AND position >= 100 AND mapping_quality >= 30"
+        expected = values(written, None)
+        self.assertGreater(expected[0], 0)
+        numbered = "SELECT count(*) FROM reads('sample.bam') WHERE contig = $1 AND position >= $2 AND mapping_quality >= $3"
+        named = "SELECT count(*) FROM reads('sample.bam') WHERE contig = $contig AND position >= $first AND mapping_quality >= $least"
+        self.assertEqual(values(numbered, ["chr2", 100, 30]), expected)
+        self.assertEqual(values(numbered, ("chr2", 100.0, 30)), expected)
+        self.assertEqual(values(named, {"least": 30, "contig": "chr2", "$first": 100}), expected)
+        overlapping = len(samtools(RUN / "sample.bam", "chr2:1-500"))
+        self.assertEqual(values("SELECT count(*) FROM reads('sample.bam') WHERE region($1)", ["chr2:1-500"]), [overlapping])
+        self.assertEqual(self.session.sql("SELECT name FROM reads('sample.bam') LIMIT $1", [7]).to_arrow().num_rows, 7)
+        day = datetime.date(2026, 11, 29)
+        typed = [1.5, None, True, day, b"\xff"]
+        self.assertEqual(values("SELECT $1 AS a, $2 AS b, $3 AS c, $4 AS d, $5 AS e", typed), typed)
+        self.assertEqual(values("SELECT $1 + 1 AS a, '$2' AS b", [0.5]), [1.5, "$2"])
+        query = self.session.sql("SELECT name FROM reads('sample.bam') WHERE contig = $1 ORDER BY name", ["chr2"])
+        self.assertEqual(query.to_arrow(), query.to_arrow())
+
+    def test_hostile_texts_of_parameters_are_values(self):
+        for text in ["' OR true --", "x'; SELECT 1", '") UNION SELECT 1 --', "$1", "$text", "\\'", "\x00", "é\u2028\U0001f9ec", "%_*", ""]:
+            for parameters, name in [([text], "$1"), ({"text": text}, "$text")]:
+                found = self.session.sql(f"SELECT {name} AS text, length({name}) AS n", parameters).to_arrow().to_pylist()
+                self.assertEqual(found, [{"text": text, "n": len(text)}])
+                matching = self.session.sql(f"SELECT name FROM reads('sample.bam') WHERE name = {name}", parameters).to_arrow()
+                self.assertEqual(matching.num_rows, 0)
+        for text in ["chr2') OR region('chr1", "'", "chr2' --"]:
+            with self.assertRaisesRegex(godwit.UsageError, "contig"):
+                self.session.sql("SELECT name FROM reads('sample.bam') WHERE region($1)", [text]).to_arrow()
+
+    def test_parameters_that_do_not_fit_are_rejected(self):
+        for statement, parameters, expected in [
+            ("SELECT $1 AS a, $2 AS b", [1], "parameter $2 of the statement has no value"),
+            ("SELECT $1 AS a", [1, 2], "no parameter $2"),
+            ("SELECT $a AS a", {"b": 1}, "parameter $a of the statement has no value"),
+            ("SELECT $a AS a", {"a": 1, "b": 1}, "no parameter $b"),
+            ("SELECT 1 AS a", [1], "no parameter $1"),
+            ("SELECT $1 AS a", None, "parameter $1 of the statement has no value"),
+            ("SELECT $1 AS a", [object()], "cannot represent"),
+            ("SELECT $1 AS a", "text", "list of values"),
+            ("SELECT nope FROM reads('sample.bam') WHERE name = $1", ["x"], "nope"),
+        ]:
+            with self.assertRaises(godwit.UsageError) as raised:
+                self.session.sql(statement, parameters).to_arrow()
+            self.assertIn(expected, str(raised.exception))
+        with self.assertRaisesRegex(godwit.UsageError, "with parameters"):
+            self.session.sql("SELECT * FROM reads('sample.bam') WHERE name = $1", ["x"]).write_bam("never.bam")
 
     def test_genotypes_are_rows_and_matrices(self):
         header = "##fileformat=VCFv4.2\n##contig=<ID=1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description=x>\n"

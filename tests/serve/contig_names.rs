@@ -246,6 +246,56 @@ fn regions_of_missing_contigs_are_rejected_with_the_name_of_another_scheme() {
 }
 
 #[test]
+fn regions_of_missing_contigs_are_rejected_without_an_index_too() {
+    needs!("samtools", "bcftools");
+    let directory = scratch::directory("contig-names-unindexed");
+    let header = "##fileformat=VCFv4.2\n##contig=<ID=chr20,length=90>\n##contig=<ID=chrM,length=90>\n";
+    let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+    let record = |contig: &str| format!("{contig}\t4\t.\tA\tC\t.\t.\t.\n");
+    let write = |name: &str, bytes: &[u8]| fs::write(directory.join(name), bytes).expect("it can be written");
+    write("a.vcf", format!("{header}{columns}{}", record("chr20")).as_bytes());
+    write("unlisted.vcf", format!("{header}{columns}{}{}", record("chr20"), record("chr9")).as_bytes());
+    write("bare.vcf", format!("##fileformat=VCFv4.2\n{columns}{}", record("chr20")).as_bytes());
+    let path = |name: &str| path_text(&directory.join(name)).to_owned();
+    write("a.vcf.gz", &Tool::require("bgzip").run(["-c", &path("a.vcf")]).stdout);
+    for (format, name) in [("-Ob", "a.bcf"), ("-Ou", "plain.bcf")] {
+        Tool::require("bcftools").run(["view", format, "-o", &path(name), &path("a.vcf")]);
+    }
+    write("a.sam", b"@SQ\tSN:chr20\tLN:90\n@SQ\tSN:chrM\tLN:90\nr\t0\tchr20\t4\t60\t4M\t*\t0\t0\tACGT\t*\n");
+    Tool::require("samtools").run(["view", "-b", "-o", &path("a.bam"), &path("a.sam")]);
+    write("a.fa", b">chr20\nACGTACGT\n>chrM\nAC\n");
+    write("a.bed", b"chr20\t3\t5\n");
+    write("a.gff", b"chr20\t.\tgene\t4\t5\t.\t+\t.\tID=x\n");
+    let count = |table: &str, region: &str| {
+        let sql = format!("SELECT count(*) FROM \"{table}\" WHERE region('{region}')");
+        godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(["--format", "tsv"]).run()
+    };
+    for table in ["a.vcf", "unlisted.vcf", "a.vcf.gz", "a.bcf", "plain.bcf", "a.bam", "a.fa"] {
+        for region in ["20", "20:1-9", "{20}:1-9"] {
+            count(table, region).assert_rejected(&[2], &["no contig \"20\""]);
+        }
+    }
+    for table in ["a.vcf", "a.bcf", "a.bam"] {
+        count(table, "MT:1-9").assert_rejected(&[2], &["no contig \"MT\"", "did you mean chrM?"]);
+    }
+    // A contig without rows, one that only a record names, and files whose format lists no contigs.
+    for (table, region, rows) in [
+        ("a.vcf", "chrM", "0"),
+        ("plain.bcf", "chrM:1-9", "0"),
+        ("a.fa", "chrM", "1"),
+        ("unlisted.vcf", "chr9:1-9", "1"),
+        ("unlisted.vcf", "chr20:1-9", "1"),
+        ("bare.vcf", "20:1-9", "0"),
+        ("a.bed", "20:1-9", "0"),
+        ("a.gff", "20:1-9", "0"),
+    ] {
+        let told = count(table, region);
+        assert!(told.status.success(), "{table} {region}: {}", told.describe());
+        assert_eq!(to_lines(&told.stdout).last().map(String::as_str), Some(rows), "{table} {region}");
+    }
+}
+
+#[test]
 fn servers_read_regions_as_samtools_does() {
     needs!("samtools", "python3");
     let served = DataServer::start(data_directory(), &[]);

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use godwit_tests::binary::godwit;
+use godwit_tests::data_server::DataServer;
 use godwit_tests::random::Random;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
-use crate::run::formats::{aligned_sample, assert_same_lines, to_lines};
+use crate::run::formats::{aligned_sample, assert_same_lines, run_python, to_lines};
 
 /// The contigs of the sample's genome and their numbers of bases.
 const CONTIGS: [(&str, i64); 5] =
@@ -100,6 +101,79 @@ fn a_file_without_an_index_gives_the_same_rows() {
         let sql = format!("SELECT {SAM_FIELDS} FROM reads('sample.bam') WHERE region('{region}')");
         assert_same_lines(&rows(&directory, &sql), &rows(&out, &sql), &region);
     }
+}
+
+#[test]
+fn unplaced_reads_are_those_of_samtools_in_every_format() {
+    needs!("samtools", "bcftools", "python3");
+    let directory = scratch::directory("unplaced-reads");
+    let mut sam = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:chr1\tLN:9000\n@SQ\tSN:chr2\tLN:9000\n".to_owned();
+    // An unmapped read that is placed at its mate is not unplaced.
+    for (contig, count) in [("chr1", 300), ("chr2", 300)] {
+        for at in 0..count {
+            let flags = if at % 7 == 0 { 4 } else { 0 };
+            let cigar = if flags == 4 { "*" } else { "4M" };
+            sam += &format!("{contig}-{at}\t{flags}\t{contig}\t{}\t0\t{cigar}\t*\t0\t0\tACGT\tIIII\n", at + 1);
+        }
+    }
+    for at in 0..500 {
+        sam += &format!("none-{at}\t4\t*\t0\t0\t*\t*\t0\t0\tACGT\tIIII\n");
+    }
+    let path = |name: &str| directory.join(name).to_str().expect("scratch paths are text").to_owned();
+    std::fs::write(path("a.sam"), &sam).expect("it can be written");
+    let placed: String =
+        sam.lines().filter(|line| !line.starts_with("none-")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(path("placed.sam"), placed).expect("it can be written");
+    let tool = Tool::require("samtools");
+    for (from, name) in [("a.sam", "a.bam"), ("a.sam", "bare.bam"), ("placed.sam", "placed.bam")] {
+        tool.run(["view", "-b", "-o", &path(name), &path(from)]);
+    }
+    tool.run(["view", "-C", "--output-fmt-option", "no_ref", "-o", &path("a.cram"), &path("a.sam")]);
+    for name in ["a.bam", "placed.bam"] {
+        tool.run(["index", &path(name)]);
+    }
+    let names = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+    };
+    let expected = names(samtools(&directory.join("a.bam"), &["*"]));
+    assert_eq!(expected.len(), 500);
+    for table in ["a.bam", "bare.bam", "a.sam", "a.cram"] {
+        for condition in ["region('*')", "contig IS NULL", "region('*') AND length(bases) = 4"] {
+            let found = rows(&directory, &format!("SELECT name FROM reads('{table}') WHERE {condition}"));
+            assert_same_lines(&found, &expected, &format!("{table} {condition}"));
+        }
+        let count = rows(&directory, &format!("SELECT count(*) FROM reads('{table}') WHERE region('*')"));
+        assert_eq!(count, ["500"], "{table}");
+    }
+    let both = rows(&directory, "SELECT name FROM reads('a.bam') WHERE region('*') OR region('chr2:1-100')");
+    assert_same_lines(&both, &names(samtools(&directory.join("a.bam"), &["chr2:1-100", "*"])), "two regions");
+    assert_eq!(rows(&directory, "SELECT name FROM reads('placed.bam') WHERE region('*')"), [""; 0]);
+    assert_eq!(rows(&directory, "SELECT contig FROM coverage('a.bam') WHERE contig IS NULL"), [""; 0]);
+    let served = DataServer::start(&directory, &[]);
+    let command = "{\"dataset\":\"a.bam\",\"regions\":[\"*\",\"chr2:1-100\"],\"parts\":3,\"columns\":[\"name\"]}";
+    let fetched = run_python("flight_clients.py", Path::new("-"), &[&served.address, "fetch_dataset", command]);
+    assert!(fetched.starts_with(&format!("{} ", both.len())), "{fetched}");
+}
+
+#[test]
+fn the_region_of_unplaced_reads_is_rejected_where_there_are_none() {
+    needs!("bwa", "samtools");
+    let (_, out) = aligned_sample();
+    let directory = scratch::directory("no-unplaced-reads");
+    let contigs = "##contig=<ID=chr1,length=9>\n";
+    for (name, contigs) in [("listed.vcf", contigs), ("bare.vcf", "")] {
+        let columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO";
+        let text = format!("##fileformat=VCFv4.2\n{contigs}{columns}\nchr1\t4\t.\tA\tC\t.\t.\t.\n");
+        std::fs::write(directory.join(name), text).expect("it can be written");
+    }
+    std::fs::write(directory.join("a.bed"), "chr1\t3\t5\n").expect("it can be written");
+    for table in ["\"listed.vcf\"", "\"bare.vcf\"", "\"a.bed\"", "genotypes('bare.vcf')"] {
+        let sql = format!("SELECT count(*) FROM {table} WHERE region('*')");
+        let told = godwit().arg("query").arg(sql).arg("--data").arg(&directory).run();
+        told.assert_rejected(&[2], &["unplaced reads", "there are none"]);
+    }
+    let told = godwit().args(["query", "SELECT * FROM coverage('sample.bam', '*')", "--data"]).arg(&out).run();
+    told.assert_rejected(&[2], &["unplaced reads"]);
 }
 
 #[test]

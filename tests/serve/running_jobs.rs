@@ -72,6 +72,11 @@ fn reads_that_are_aligned_are_asked_while_their_run_goes_on() {
         let statement = format!("SELECT count(*) FROM reads('run/sample.live') WHERE region('{region}')");
         assert_eq!(query(&data, &statement), [expected], "{region}");
     }
+    for (region, contig) in [("chr1", "chr1"), ("chr2:1-", "chr2"), ("*", "")] {
+        let expected = fields.iter().filter(|row| row[2] == contig).count();
+        let statement = format!("SELECT count(*) FROM reads('run/sample.live') WHERE region('{region}')");
+        assert_eq!(query(&data, &statement), [expected.to_string()], "{region}");
+    }
     let served = DataServer::start(&data, &[]);
     let words = [
         served.address.as_str(),

@@ -1,8 +1,17 @@
-//! Suggestions for names of contigs that do not exist.
+//! The contigs that regions of a dataset may name, and suggestions for names that do not exist.
 
-use godwit_model::RegionError;
+use godwit_model::{Region, RegionError};
 
-use crate::dataset::{Dataset, contig_names};
+use crate::dataset::{Dataset, DatasetKind, contig_names};
+
+/// Returns whether a dataset has the contig that a region names, for [`Region::parse`]. Datasets of reads also have
+/// unplaced reads ([`Region::UNPLACED`]).
+pub fn has_region_contig(dataset: &dyn Dataset, name: &str) -> Option<bool> {
+    match name {
+        Region::UNPLACED => Some(dataset.kind() == DatasetKind::Reads),
+        name => dataset.has_contig(name),
+    }
+}
 
 /// Returns the message of a region error of a dataset. If the dataset has the contig under the name of another naming
 /// scheme, the message names it.

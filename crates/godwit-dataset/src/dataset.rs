@@ -88,8 +88,8 @@ impl DatasetKind {
 pub struct Scan {
     /// 0-based indexes of the columns in the schema of the dataset, ascending; `None`: all columns.
     pub columns: Option<Vec<usize>>,
-    /// Regions: only rows that overlap at least one of them are read, each row once. `None`: all rows. Ignored if
-    /// [`Dataset::has_regions`] is false.
+    /// Regions: only rows that overlap at least one of them are read, each row once. [`Region::unplaced`] selects
+    /// unplaced reads. `None`: all rows. Ignored if [`Dataset::has_regions`] is false.
     pub regions: Option<Vec<Region>>,
 }
 

@@ -16,7 +16,7 @@ pub mod web;
 
 pub use access_log::{AccessLog, AccessLogFuture, AccessRecord};
 pub use authorizer::{ANY_FILE, Authorizer, FileAccess, FileAuthorization};
-pub use contig_names::{region_error_message, suggest_contig};
+pub use contig_names::{has_region_contig, region_error_message, suggest_contig};
 pub use dataset::{
     BatchReader, Catalog, ContigLine, Dataset, DatasetAccess, DatasetAccessList, DatasetError, DatasetKind,
     DatasetWriter, PutRequest, PutSummary, Scan, ScanPart, TEMPORARY_DIRECTORY, WriteMode, contig_lines,

@@ -4,6 +4,7 @@
 //! download batch by batch. An upload queues at most a few batches while HTTP/2 flow control delays sending. Load
 //! balancing, retries and failover are in [`crate::pool`].
 
+mod prepared_statement;
 mod response_messages;
 
 use std::future::poll_fn;
@@ -37,6 +38,7 @@ use crate::stream_progress::StreamProgress;
 use crate::tls::{self, ClientTls};
 use crate::trace;
 use crate::transport::{Address, ConnectionSecurity, Socket, TransportOptions, configure_http2};
+pub use prepared_statement::ParameterValues;
 use response_messages::{ResponseMessages, check_status};
 
 /// Most batches that an upload queues between the caller of [`BatchSender::send`] and the connection.

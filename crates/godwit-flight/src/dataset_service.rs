@@ -344,7 +344,8 @@ impl DatasetService {
                     .get(principal, &query.prepared_statement_handle)
                     .map_err(|error| *error)?;
                 let parameters = prepared.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
-                let advertised_schema = prepared.recent_schema();
+                // The types of the rows may depend on the values of the parameters.
+                let advertised_schema = prepared.recent_schema().filter(|_| parameters.is_empty());
                 Ok(SqlCommandKind::Rows { text: BoundStatement { sql: prepared.sql, parameters }, advertised_schema })
             }
             other => Err(unsupported(other.type_url())),
@@ -357,7 +358,7 @@ impl DatasetService {
                 Ok(schema)
             }
             SqlCommandKind::Rows { text, advertised_schema: None } => {
-                self.describe_statement(principal, text.sql).await.map(|description| description.schema)
+                self.describe_statement(principal, &text).await.map(|description| description.schema)
             }
         }
     }
@@ -381,7 +382,7 @@ impl DatasetService {
                 }
                 let schema = match advertised_schema {
                     Some(schema) => schema,
-                    None => self.sql_engine()?.describe_statement(principal, text.sql.clone()).await?.schema,
+                    None => self.describe_by_engine(principal, &text).await?.schema,
                 };
                 claim.statement = Some(text);
                 schema

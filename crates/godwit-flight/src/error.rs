@@ -113,6 +113,12 @@ pub enum FlightError {
         /// Address of the peer.
         peer: String,
     },
+    /// A value of the client does not fit the parameters of the statement.
+    #[error("{problem}")]
+    Parameter {
+        /// The reason why the value does not fit.
+        problem: String,
+    },
     /// A record batch or schema could not be encoded, or received bytes are not a record batch of the announced schema.
     #[error("a record batch cannot be decoded or encoded")]
     Arrow {
@@ -137,7 +143,9 @@ impl From<FlightError> for Status {
     fn from(error: FlightError) -> Self {
         match error {
             FlightError::Status { status, .. } => *status,
-            FlightError::Malformed { .. } | FlightError::Arrow { .. } => Self::invalid_argument(error.to_string()),
+            FlightError::Malformed { .. } | FlightError::Arrow { .. } | FlightError::Parameter { .. } => {
+                Self::invalid_argument(error.to_string())
+            }
             FlightError::TooLarge { .. } => Self::resource_exhausted(error.to_string()),
             FlightError::Checksum { .. } => Self::data_loss(error.to_string()),
             FlightError::Connect { .. }

@@ -75,7 +75,7 @@ pub use tonic::{Code, Status};
 
 pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
 pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
-pub use client::{BatchSender, Batches, Client, PutResults as Answered};
+pub use client::{BatchSender, Batches, Client, ParameterValues, PutResults as Answered};
 pub use codec::FlightStreamChunk;
 pub use dataset_service::{DatasetCommand, DatasetService, DatasetServiceOptions, stream_batches};
 pub use error::{FlightError, dataset_status};

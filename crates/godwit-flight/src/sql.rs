@@ -118,8 +118,14 @@ pub fn advertised_batch(advertised: &SchemaRef, columns: Vec<ArrayRef>, rows: us
 
 /// An engine that runs SQL statements for a server.
 pub trait SqlEngine: Send + Sync + 'static {
-    /// Returns the schemas of the rows and of the parameters of a statement without running it.
-    fn describe_statement(&self, principal: &Principal, sql: String) -> StatusFuture<'_, StatementDescription>;
+    /// Returns the schemas of the rows and of the parameters of a statement without running it. With the values of the
+    /// parameters, the schema of the rows is the one that [`SqlEngine::execute`] returns for these values.
+    fn describe_statement(
+        &self,
+        principal: &Principal,
+        sql: String,
+        parameters: Option<RecordBatch>,
+    ) -> StatusFuture<'_, StatementDescription>;
 
     /// Returns the numbers of worker processes; `None` if the engine runs statements in the server process.
     fn statement_workers(&self) -> Option<StatementWorkers> {

@@ -32,6 +32,9 @@ pub enum RegionError {
         /// The region string.
         text: String,
     },
+    /// The text selects unplaced reads, but there are none.
+    #[error("\"*\" selects unplaced reads, and there are none here; write a contig, such as chr20")]
+    NoUnplacedReads,
     /// The text has two meanings: the name of a contig, or a range of another contig.
     #[error(
         "{text:?} is ambiguous: a contig has this name, and it is also a range of contig {contig:?}; write {{{text}}} for \
@@ -66,6 +69,19 @@ impl Region {
     /// The `end` of a region whose text does not have an end. It is at or above every contig length (SAMv1 §1.3:
     /// lengths below 2^31).
     pub const OPEN_END: u32 = i32::MAX as u32;
+    /// The `contig` of the region of unplaced reads, which have no contig. It cannot be the name of a contig (SAMv1
+    /// §1.2.1).
+    pub const UNPLACED: &str = "*";
+
+    /// Returns the region of unplaced reads.
+    pub fn unplaced() -> Self {
+        Self { contig: Self::UNPLACED.to_owned(), start: 0, end: Self::OPEN_END }
+    }
+
+    /// Returns whether this is the region of unplaced reads.
+    pub fn is_unplaced(&self) -> bool {
+        self.contig == Self::UNPLACED
+    }
 
     /// Returns the text that represents this value in job fingerprints. Files on disk contain hashes of this text, so
     /// it must not depend on names of types and fields. If the text changes, a stopped job starts again from the
@@ -78,14 +94,16 @@ impl Region {
     /// Parses a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib
     /// 1.16): `NAME`, `NAME:FIRST`, `NAME:FIRST-`, `NAME:FIRST-LAST` and `NAME:-LAST`. Positions are 1-based and
     /// closed, with or without thousands separators. Contig names may contain colons, so the whole text is first looked
-    /// up as a contig name. Braces quote a name: `{HLA-A*01:01:01:01}:1-100`.
+    /// up as a contig name. Braces quote a name: `{HLA-A*01:01:01:01}:1-100`. `*` is the region of unplaced reads.
     ///
     /// `has_contig` returns whether a contig exists, or `None` if the list of contigs is not known. In that case, the
     /// text is a range if the characters after its last colon have the syntax of a range, and a contig name otherwise.
+    /// For [`Region::UNPLACED`], it returns whether there are unplaced reads.
     ///
     /// # Errors
     /// [`RegionError::Syntax`] for a malformed text, and [`RegionError::UnknownContig`] for a contig that does not
     /// exist. [`RegionError::Ambiguous`] if the whole text and the part before the last colon both name contigs.
+    /// [`RegionError::NoUnplacedReads`] for `*` without unplaced reads.
     ///
     /// # Examples
     ///
@@ -102,6 +120,12 @@ impl Region {
         let syntax = |problem| RegionError::Syntax { text: text.to_owned(), problem };
         let no_contig = |contig: &str| RegionError::UnknownContig { contig: contig.to_owned(), text: text.to_owned() };
         let of = |contig: &str, (start, end)| Self { contig: contig.to_owned(), start, end };
+        if text == Self::UNPLACED {
+            return match has_contig(text) {
+                Some(false) => Err(RegionError::NoUnplacedReads),
+                _ => Ok(Self::unplaced()),
+            };
+        }
         if let Some(quoted) = text.strip_prefix('{') {
             let (name, rest) =
                 quoted.rsplit_once('}').ok_or_else(|| syntax("the brace before the contig is not closed"))?;
@@ -273,6 +297,10 @@ pub struct IntervalSet {
 }
 
 impl IntervalSet {
+    /// The contig index of unplaced reads, which is -1 in BAM. The interval of their [`Region`] contains all of them,
+    /// because a position before the contig counts as position 0.
+    pub const UNPLACED: u32 = u32::MAX;
+
     /// Creates a set of `(contig, start, end)` intervals, 0-based and half-open, given in any order. Empty intervals
     /// are dropped.
     ///
@@ -450,6 +478,17 @@ mod tests {
     fn the_text_in_fingerprints_has_the_bytes_of_earlier_versions() {
         let region = Region { contig: "HLA\"A\\".to_owned(), start: 9, end: Region::OPEN_END };
         assert_eq!(region.fingerprint_text(), r#"Region { contig: "HLA\"A\\", start: 9, end: 2147483647 }"#);
+    }
+
+    #[test]
+    fn an_asterisk_is_the_region_of_unplaced_reads() {
+        let unplaced = Region::parse("*", |_| None).unwrap();
+        assert!(unplaced.is_unplaced() && unplaced.to_string() == "*");
+        assert_eq!(Region::parse("*", |name| Some(name == "*")), Ok(unplaced.clone()));
+        assert_eq!(Region::parse("*", has_contig), Err(RegionError::NoUnplacedReads));
+        let listed = Region::parse_list("*,chr1:1-5", |name| Some(name == "*" || name == "chr1")).unwrap();
+        assert_eq!((listed.len(), &listed[0]), (2, &unplaced));
+        assert!(Region::parse("*:1-5", has_contig).is_err());
     }
 
     #[test]

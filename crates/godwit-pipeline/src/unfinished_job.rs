@@ -195,7 +195,11 @@ impl UnfinishedJob {
 /// length of a record on the reference.
 fn may_overlap(spans: &IntervalSet, first: SortKey, next: SortKey, longest_bases: u32) -> bool {
     spans.iter().any(|(contig, start, end)| {
-        let key = |position: u32| SortKey::new(contig as i32, position.min(i32::MAX as u32) as i32, false);
+        if contig == IntervalSet::UNPLACED {
+            return next >= SortKey::UNPLACED;
+        }
+        // A sort key contains the position plus one, which must not exceed the greatest position.
+        let key = |position: u32| SortKey::new(contig as i32, position.min(i32::MAX as u32 - 1) as i32, false);
         first < key(end) && next >= key(start.saturating_sub(longest_bases))
     })
 }
@@ -213,5 +217,12 @@ mod tests {
         assert!(!may(key(1, 0), key(1, 849)) && !may(key(1, 1100), key(2, 0)) && !may(key(0, 0), key(0, 1050)));
         // If the maximum length is unknown, a record may have any length.
         assert!(may_overlap(&spans, key(1, 0), key(1, 1), u32::MAX));
+        let whole = IntervalSet::new([(1, 0, i32::MAX as u32)]);
+        let may = |first, next| may_overlap(&whole, first, next, 150);
+        assert!(may(key(1, 0), key(1, 849)) && may(key(1, 1100), key(2, 0)) && !may(key(2, 0), key(2, 9)));
+        let unplaced = IntervalSet::new([(IntervalSet::UNPLACED, 0, i32::MAX as u32)]);
+        let may = |first, next| may_overlap(&unplaced, first, next, 150);
+        assert!(may(SortKey::UNPLACED, SortKey::UNPLACED) && may(key(1, 0), SortKey(u64::MAX)));
+        assert!(!may(key(1, 0), key(2, 0)));
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use godwit_dataset::{Catalog, DatasetKind};
+use godwit_dataset::{Catalog, DatasetKind, has_region_contig};
 use godwit_flight::{DirectScan, DirectScanColumns};
 use godwit_model::Region;
 use sqlparser::ast;
@@ -76,7 +76,7 @@ pub(crate) fn parse_direct_scan(catalog: Arc<dyn Catalog>, sql: &str) -> Option<
     let regions = match named.region {
         None => None,
         Some(_) if !dataset.has_regions() => return None,
-        Some(text) => Some(vec![Region::parse(&text, |contig| dataset.has_contig(contig)).ok()?]),
+        Some(text) => Some(vec![Region::parse(&text, |contig| has_region_contig(&*dataset, contig)).ok()?]),
     };
     is_clear.then_some(DirectScan { name, dataset, columns, regions })
 }

@@ -219,8 +219,13 @@ impl SqlEngine for ProcessSqlEngine {
         (self.pool.limits.max_rows == u64::MAX).then(|| parse_direct_scan(catalog, sql)).flatten()
     }
 
-    fn describe_statement(&self, principal: &Principal, sql: String) -> StatusFuture<'_, StatementDescription> {
-        let request = StatementRequest { is_describe: true, sql, parameters: None, grants: self.grants_of(principal) };
+    fn describe_statement(
+        &self,
+        principal: &Principal,
+        sql: String,
+        parameters: Option<RecordBatch>,
+    ) -> StatusFuture<'_, StatementDescription> {
+        let request = StatementRequest { is_describe: true, sql, parameters, grants: self.grants_of(principal) };
         Box::pin(async move {
             let mut statement = StatementExecution::start(self.pool.clone(), &request).await?;
             let first = statement.next_batch().await?;

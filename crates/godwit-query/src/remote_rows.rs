@@ -8,6 +8,8 @@ use bytes::Bytes;
 use godwit_flight::pool::{Pool, PooledRows};
 use godwit_flight::{Batches, Client, FlightError};
 
+use crate::statement_parameters::StatementParameters;
+
 /// The rows of a remote statement. The client downloads the tickets of the flight info one after the other, in order.
 pub enum RemoteRows {
     /// Rows from one server.
@@ -28,7 +30,7 @@ pub struct ServerRows {
 }
 
 impl RemoteRows {
-    /// Requests that a server runs a statement, and returns its rows.
+    /// Requests that a server runs a statement with values for its parameters, and returns its rows.
     ///
     /// # Errors
     /// [`FlightError`] if a call fails; [`FlightError::Malformed`] if the server returns no tickets.
@@ -46,11 +48,16 @@ impl RemoteRows {
     /// # use godwit_dataset::Principal;
     /// # use godwit_flight::{Download, SqlEngine, StatementDescription, StatementProgress, StatementResult, StatusFuture};
     /// use godwit_flight::Client;
-    /// use godwit_query::{RemoteRows, RowFormat, RowWriter};
+    /// use godwit_query::{RemoteRows, RowFormat, RowWriter, StatementParameters};
     ///
     /// # struct FixedAnswer(RecordBatch);
     /// # impl SqlEngine for FixedAnswer {
-    /// #     fn describe_statement(&self, _: &Principal, _: String) -> StatusFuture<'_, StatementDescription> {
+    /// #     fn describe_statement(
+    /// #         &self,
+    /// #         _: &Principal,
+    /// #         _: String,
+    /// #         _: Option<RecordBatch>,
+    /// #     ) -> StatusFuture<'_, StatementDescription> {
     /// #         let (schema, parameters) = (self.0.schema(), Arc::new(arrow_schema::Schema::empty()));
     /// #         Box::pin(async { Ok(StatementDescription { schema, parameters }) })
     /// #     }
@@ -87,7 +94,8 @@ impl RemoteRows {
     /// # let address = server.address().clone();
     /// # tokio::spawn(server.serve());
     /// let client = Client::connect(&address, ConnectionSecurity::default(), TransportOptions::default()).await?;
-    /// let mut rows = RemoteRows::query_server(client, "SELECT contig, position FROM sites").await?;
+    /// let sql = "SELECT contig, position FROM sites";
+    /// let mut rows = RemoteRows::query_server(client, sql, &StatementParameters::default()).await?;
     /// let mut csv = RowWriter::new(RowFormat::Csv, rows.schema(), Vec::new())?;
     /// while let Some(batch) = rows.next().await? {
     ///     csv.write(batch)?;
@@ -96,12 +104,16 @@ impl RemoteRows {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn query_server(client: Client, sql: &str) -> Result<Self, FlightError> {
-        ServerRows::query(client, sql).await.map(|rows| Self::Server(Box::new(rows)))
+    pub async fn query_server(
+        client: Client,
+        sql: &str,
+        parameters: &StatementParameters,
+    ) -> Result<Self, FlightError> {
+        ServerRows::query(client, sql, parameters).await.map(|rows| Self::Server(Box::new(rows)))
     }
 
-    /// Requests that a pool of servers runs a statement, and returns its rows. If a member is lost, another member
-    /// continues.
+    /// Requests that a pool of servers runs a statement, as [`Self::query_server`] does, and returns its rows. If a
+    /// member is lost, another member continues.
     ///
     /// # Errors
     /// The same errors as [`Self::query_server`].
@@ -121,11 +133,16 @@ impl RemoteRows {
     /// use std::time::Duration;
     ///
     /// use godwit_flight::pool::{Member, Pool, PoolNotice, WaitOptions};
-    /// use godwit_query::RemoteRows;
+    /// use godwit_query::{RemoteRows, StatementParameters};
     ///
     /// # struct FixedAnswer(RecordBatch);
     /// # impl SqlEngine for FixedAnswer {
-    /// #     fn describe_statement(&self, _: &Principal, _: String) -> StatusFuture<'_, StatementDescription> {
+    /// #     fn describe_statement(
+    /// #         &self,
+    /// #         _: &Principal,
+    /// #         _: String,
+    /// #         _: Option<RecordBatch>,
+    /// #     ) -> StatusFuture<'_, StatementDescription> {
     /// #         let (schema, parameters) = (self.0.schema(), Arc::new(arrow_schema::Schema::empty()));
     /// #         Box::pin(async { Ok(StatementDescription { schema, parameters }) })
     /// #     }
@@ -170,14 +187,15 @@ impl RemoteRows {
     /// };
     /// let notify = Arc::new(|notice: &PoolNotice| eprintln!("{notice}"));
     /// let pool = Pool::new("archive", vec![member], WaitOptions { timeout: Duration::from_secs(30), notify });
-    /// let mut rows = RemoteRows::query_pool(Arc::new(pool), "SELECT contig, position FROM sites").await?;
+    /// let sql = "SELECT contig, position FROM sites";
+    /// let mut rows = RemoteRows::query_pool(Arc::new(pool), sql, &StatementParameters::default()).await?;
     /// assert_eq!(rows.schema().field(1).name(), "position");
     /// assert_eq!(rows.next().await?.map(|batch| batch.num_rows()), Some(1));
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn query_pool(pool: Arc<Pool>, sql: &str) -> Result<Self, FlightError> {
-        PooledRows::run_statement(pool, sql).await.map(|rows| Self::Pool(Box::new(rows)))
+    pub async fn query_pool(pool: Arc<Pool>, sql: &str, parameters: &StatementParameters) -> Result<Self, FlightError> {
+        PooledRows::run_statement(pool, sql, parameters.values()).await.map(|rows| Self::Pool(Box::new(rows)))
     }
 
     /// Returns the schema of the rows.
@@ -201,8 +219,8 @@ impl RemoteRows {
 }
 
 impl ServerRows {
-    async fn query(client: Client, sql: &str) -> Result<Self, FlightError> {
-        let mut pending_tickets = client.statement_tickets(sql).await?;
+    async fn query(client: Client, sql: &str, parameters: &StatementParameters) -> Result<Self, FlightError> {
+        let mut pending_tickets = client.bound_statement_tickets(sql, parameters.values().as_ref()).await?;
         pending_tickets.reverse();
         let none = FlightError::Malformed { problem: "the response contains no tickets" };
         let Some(ticket) = pending_tickets.pop() else { return Err(none) };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_dataset::{Catalog, Dataset, DatasetError, FileAccess, FileAuthorization};
+use godwit_dataset::{Catalog, Dataset, DatasetError, FileAccess, FileAuthorization, has_region_contig};
 use godwit_model::{Region, RegionError};
 
 use crate::authorized_catalog::AuthorizedCatalog;
@@ -209,9 +209,11 @@ fn describe_column(rule: &Rule, dataset: &dyn Dataset, view: &dyn Dataset, colum
 }
 
 fn describe_region(rule: &Rule, dataset: Option<&dyn Dataset>, text: &str) -> Result<(String, bool), RegionError> {
-    let has_contig = |contig: &str| dataset?.has_contig(contig);
+    let has_contig = |contig: &str| has_region_contig(dataset?, contig);
     let region = match Region::parse(text, has_contig) {
-        Err(error @ RegionError::UnknownContig { .. }) => return Ok((format!("region   {text}: {error}"), false)),
+        Err(error @ (RegionError::UnknownContig { .. } | RegionError::NoUnplacedReads)) => {
+            return Ok((format!("region   {text}: {error}"), false));
+        }
         parsed => parsed?,
     };
     let regions = rule.regions_on_contigs(has_contig)?;

@@ -259,7 +259,8 @@ fn rule_problem(
         );
     }
     for text in rule.regions.iter().flatten() {
-        if let Err(error) = Region::parse(text, |_| None) {
+        // Rules permit regions of the genome, and not unplaced reads.
+        if let Err(error) = Region::parse(text, |name| (name == Region::UNPLACED).then_some(false)) {
             return Some(error.to_string());
         }
     }

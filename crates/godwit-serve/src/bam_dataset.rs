@@ -90,6 +90,9 @@ impl BamDataset {
 /// Converts regions with contig names to intervals with the contig ids of a file.
 pub(crate) fn intervals_in(genome: &Genome, regions: &[Region], path: &Path) -> Result<IntervalSet, DatasetError> {
     let span = |region: &Region| {
+        if region.is_unplaced() {
+            return Ok((IntervalSet::UNPLACED, region.start, region.end));
+        }
         let contig = genome.contig_id(&region.contig).ok_or_else(|| {
             let near = suggest_contig(&region.contig, genome.contigs().iter().map(|contig| contig.name.as_str()));
             let problem = format!("there is no contig {:?} in the header of {}{near}", region.contig, path.display());
@@ -157,7 +160,12 @@ impl Dataset for BamDataset {
         if let Some(regions) = &scan.regions {
             let spans = self.intervals(regions)?;
             if let Some(index) = self.index.usable_or_error()? {
-                let chunks = spans.iter().flat_map(|(contig, start, end)| index.chunks(contig as usize, start, end));
+                let chunks = spans.iter().flat_map(|(contig, start, end)| match contig {
+                    IntervalSet::UNPLACED => {
+                        vec![(index.end_of_placed_records().unwrap_or(first), self.file.byte_len() << 16)]
+                    }
+                    contig => index.chunks(contig as usize, start, end),
+                });
                 return Ok(parts_of_chunks(chunks.collect(), most));
             }
         }

@@ -206,10 +206,11 @@ impl Dataset for UnindexedDataset {
     }
 
     fn has_contig(&self, name: &str) -> Option<bool> {
-        // The file may lack a contig of the genome because the contig has no rows. So only contigs that occur are known
-        // to exist.
+        // A FASTA file lists its contigs. Other files may lack a contig of the genome because the contig has no rows, so
+        // only contigs that occur are known to exist.
         let contigs = self.contigs.get_or_init(|| self.read_contigs().ok());
-        contigs.as_ref()?.contains(name).then_some(true)
+        let is_found = contigs.as_ref()?.contains(name);
+        (is_found || self.format == UnindexedFormat::Fasta).then_some(is_found)
     }
 
     fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<ScanPart>, DatasetError> {

@@ -1,7 +1,7 @@
 //! VCF and BCF files as datasets.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use arrow_schema::SchemaRef;
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart, contig_lines};
@@ -31,6 +31,8 @@ pub(crate) struct VcfDataset {
     layout: Arc<VariantLayout>,
     sample: Option<String>,
     version: u64,
+    /// Names of the contigs of all records, computed on first use; `None` if the file cannot be read.
+    record_contigs: OnceLock<Option<HashSet<String>>>,
 }
 
 impl VcfDataset {
@@ -58,7 +60,46 @@ impl VcfDataset {
             _ => None,
         };
         let (store, snapshot, version) = (store.clone(), of.clone(), seen.version);
-        Ok(Self { store, snapshot, file, index, layout: Arc::new(layout), sample, version })
+        let (layout, record_contigs) = (Arc::new(layout), OnceLock::new());
+        Ok(Self { store, snapshot, file, index, layout, sample, version, record_contigs })
+    }
+
+    /// Returns whether a record is on a contig that the header does not list; `None` if this is not known. The index of
+    /// a VCF lists the contigs with records, and a BCF file has no records on other contigs than those of its header.
+    /// Otherwise, the whole file is read.
+    fn has_records_on_unlisted(&self, name: &str) -> Option<bool> {
+        if let Some(names) = self.index.usable().and_then(|index| index.contig_names()) {
+            return Some(names.iter().any(|one| one == name));
+        }
+        if self.file.as_ref().is_some_and(|file| file.contig_ids().is_some()) {
+            return Some(false);
+        }
+        // A region such as chr20:1-100 is looked up as a name, too. Do not read the file if it is a range of a contig.
+        let is_range = name.rsplit_once(':').is_some_and(|(contig, _)| self.layout.has_contig(contig));
+        if is_range || !self.lists_contigs() {
+            return None;
+        }
+        let contigs = self.record_contigs.get_or_init(|| self.read_record_contigs().ok());
+        Some(contigs.as_ref()?.contains(name))
+    }
+
+    /// Reads the whole file and returns the names of the contigs of its records.
+    fn read_record_contigs(&self) -> Result<HashSet<String>, DatasetError> {
+        let mut reader = Reader::new(self.store.open_text(&self.snapshot)?).map_err(dataset_error)?;
+        let (mut contigs, mut last) = (HashSet::new(), Vec::new());
+        while let Some(line) = reader.next_line().map_err(dataset_error)? {
+            let contig = line.split(|byte| *byte == b'\t').next().unwrap_or_default();
+            if contig != last {
+                last = contig.to_owned();
+                contigs.insert(String::from_utf8_lossy(contig).into_owned());
+            }
+        }
+        Ok(contigs)
+    }
+
+    /// Returns whether the header describes contigs.
+    fn lists_contigs(&self) -> bool {
+        contig_lines(&self.layout.schema).next().is_some()
     }
 
     /// Returns contig ids by contig name: those of a BCF file, or else those of the index. Without an index, numbers
@@ -110,15 +151,13 @@ impl Dataset for VcfDataset {
         true
     }
 
-    /// Returns whether a contig exists. The index of a VCF lists the contigs with variants, of which the header may not
-    /// describe all. Contigs without variants are in the header only, and the header of a BCF lists all contigs.
+    /// Returns whether a contig exists: in the header, which may not list all contigs, or in a record. Contigs without
+    /// variants are in the header only, so without its list they are not known.
     fn has_contig(&self, name: &str) -> Option<bool> {
-        let indexed = self.index.usable().and_then(|index| index.contig_names());
-        let is_listed =
-            self.layout.has_contig(name) || indexed.is_some_and(|names| names.iter().any(|one| one == name));
-        let has_all_variants = indexed.is_some() || self.file.as_ref().is_some_and(|file| file.contig_ids().is_some());
-        let is_complete = has_all_variants && contig_lines(&self.layout.schema).next().is_some();
-        (is_listed || is_complete).then_some(is_listed)
+        if self.layout.has_contig(name) {
+            return Some(true);
+        }
+        self.has_records_on_unlisted(name).filter(|has_records| *has_records || self.lists_contigs())
     }
 
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<ScanPart>, DatasetError> {

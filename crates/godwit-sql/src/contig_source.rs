@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::Column;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use godwit_dataset::{Dataset, region_error_message};
+use godwit_dataset::{Dataset, has_region_contig, region_error_message};
 use godwit_model::RegionError;
 
 use crate::dataset_table::dataset_of_table;
@@ -33,9 +33,9 @@ impl ContigSource {
         source
     }
 
-    /// Returns whether a contig of this name exists in the datasets; `None` if this is not known.
+    /// Returns whether the datasets have the contig that a region names; `None` if this is not known.
     pub(crate) fn has_contig(&self, name: &str) -> Option<bool> {
-        let known: Vec<Option<bool>> = self.datasets.iter().map(|dataset| dataset.has_contig(name)).collect();
+        let known: Vec<_> = self.datasets.iter().map(|dataset| has_region_contig(&**dataset, name)).collect();
         match known.contains(&Some(true)) {
             true => Some(true),
             false if self.is_partial || known.is_empty() || known.contains(&None) => None,

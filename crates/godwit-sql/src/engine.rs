@@ -9,7 +9,6 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::tree_node::TreeNode as _;
-use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::error::DataFusionError;
@@ -104,7 +103,7 @@ const MAX_CONSUMERS_SHOWN: usize = 3;
 /// # let limits = QueryResources { memory_bytes: 64 << 20, threads: 1, scratch_directory: None };
 /// # let engine = QueryEngine::new(Arc::new(NoDatasets), &limits)?;
 /// let sql = "SELECT name FROM (VALUES ('A', 100), ('B', 300)) AS genes(name, position) WHERE position < $1";
-/// let description = engine.describe_statement(&Principal::default(), sql.to_owned()).await?;
+/// let description = engine.describe_statement(&Principal::default(), sql.to_owned(), None).await?;
 /// assert_eq!(description.parameters.field(0).name(), "$1");
 ///
 /// let limit: ArrayRef = Arc::new(Int64Array::from(vec![200]));
@@ -430,16 +429,6 @@ impl QueryEngine {
             progress: Arc::new(progress),
             _scratch: self.scratch_directory.clone(),
         })
-    }
-
-    /// Plans a statement, with these values for its parameters `$1`, `$2` and so on.
-    pub(crate) async fn plan_with_parameters(
-        &self,
-        sql: &str,
-        values: Vec<ScalarValue>,
-    ) -> Result<LogicalPlan, QueryError> {
-        let plan = self.plan(sql).await?;
-        if values.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(ParamValues::from(values))?) }
     }
 
     /// Adds the names of existing tables to an error about a missing table. Returns other errors unchanged.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::ScalarValue;
+use datafusion::arrow::datatypes::Schema;
 use futures_util::{StreamExt as _, stream};
 use godwit_dataset::Principal;
 use godwit_flight::{
@@ -14,30 +13,25 @@ use godwit_flight::{
 
 use crate::engine::{QueryEngine, Rows};
 use crate::error::QueryError;
+use crate::statement_parameters::{bind_parameters, parameter_fields};
 
 /// Maximum size of a batch, bytes. The engine returns groups in batches of any size, and a message has at most 1 GiB.
 const MAX_BATCH_BYTES: usize = 64 << 20;
 
 impl SqlEngine for QueryEngine {
-    fn describe_statement(&self, _caller: &Principal, sql: String) -> StatusFuture<'_, StatementDescription> {
+    fn describe_statement(
+        &self,
+        _caller: &Principal,
+        sql: String,
+        values: Option<RecordBatch>,
+    ) -> StatusFuture<'_, StatementDescription> {
         Box::pin(async move {
-            let plan = self.plan(&sql).await?;
-            let mut parameters: Vec<(usize, String, DataType)> = plan
-                .get_parameter_types()
-                .map_err(QueryError::from)?
-                .into_iter()
-                .map(|(name, data_type)| {
-                    let number = name.trim_start_matches('$').parse().unwrap_or(usize::MAX);
-                    (number, name, data_type.unwrap_or(DataType::Utf8))
-                })
-                .collect();
-            parameters.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-            let fields: Vec<Field> =
-                parameters.into_iter().map(|(_, name, data_type)| Field::new(name, data_type, true)).collect();
-            Ok(StatementDescription {
-                schema: advertised_schema(plan.schema().as_arrow()),
-                parameters: Arc::new(Schema::new(fields)),
-            })
+            let mut plan = self.plan(&sql).await?;
+            let parameters = Arc::new(Schema::new(parameter_fields(&plan)?));
+            if values.is_some() {
+                plan = bind_parameters(plan, values.as_ref())?;
+            }
+            Ok(StatementDescription { schema: advertised_schema(plan.schema().as_arrow()), parameters })
         })
     }
 
@@ -52,8 +46,7 @@ impl SqlEngine for QueryEngine {
             // Discard the accesses of descriptions and of failed statements, which returned no rows. They must not
             // appear in the access record of this statement.
             drop(self.take_dataset_accesses());
-            let values = parameters.map(|row| parameter_values(&row)).transpose()?.unwrap_or_default();
-            let plan = self.plan_with_parameters(&sql, values).await?;
+            let plan = bind_parameters(self.plan(&sql).await?, parameters.as_ref())?;
             // Clients of a server compare the schema of the rows with the one that they received before.
             let advertised = advertised_schema(plan.schema().as_arrow());
             let rows = self.execute_plan(plan).await?;
@@ -86,14 +79,6 @@ impl SqlEngine for QueryEngine {
     }
 }
 
-fn parameter_values(row: &RecordBatch) -> Result<Vec<ScalarValue>, Status> {
-    if row.num_rows() == 0 {
-        return Ok(Vec::new());
-    }
-    let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
-    values.collect::<Result<_, _>>().map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
 impl From<QueryError> for Status {
     fn from(error: QueryError) -> Self {
         let text = godwit_model::message_with_causes(&error);
@@ -110,7 +95,7 @@ impl From<QueryError> for Status {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::SchemaRef;
+    use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
     use godwit_dataset::{BatchReader, Catalog, Dataset, DatasetAccessList, DatasetError, DatasetKind, Scan, ScanPart};
 
     use super::*;
@@ -174,7 +159,7 @@ mod tests {
         let principal = Principal::default();
         let execute = |sql: &str| engine.execute(&principal, sql.to_owned(), None, StatementProgress::default());
         assert!(execute("SELECT none FROM genes").await.is_err());
-        engine.describe_statement(&principal, "SELECT name FROM samples".to_owned()).await.unwrap();
+        engine.describe_statement(&principal, "SELECT name FROM samples".to_owned(), None).await.unwrap();
         let result = execute("SELECT name FROM sites").await.unwrap();
         let opened: Vec<&str> = result.datasets.iter().map(|access| &*access.dataset).collect();
         assert_eq!(opened, ["sites"]);

@@ -164,6 +164,9 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
     let contigs = ContigSource::from_plan(plan, &contig);
     let region = Region::parse(text, |name| contigs.has_contig(name));
     let region = region.map_err(|error| DataFusionError::Plan(contigs.region_error_message(&error)))?;
+    if region.is_unplaced() {
+        return Ok(Expr::Column(contig).is_null());
+    }
     let column = |name: &str| column(name).map(Expr::Column);
     let starts = column("position")?.lt(lit(region.end as i32));
     let ends = column("end_position")?.gt(lit(region.start as i32));

@@ -119,6 +119,7 @@ mod read_sweep;
 mod region_pushdown;
 mod scan;
 mod scan_progress;
+mod statement_parameters;
 mod statement_server;
 mod table_functions;
 mod variant_expression;

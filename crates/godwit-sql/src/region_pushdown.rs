@@ -18,7 +18,7 @@ const MAX_CONSTRAINTS: usize = 4096;
 /// A constraint that rows are on one of these contigs and overlap `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq)]
 struct RegionConstraint {
-    /// Names of the contigs; `None`: any contig.
+    /// Names of the contigs, also [`Region::UNPLACED`]; `None`: any contig, or none.
     contigs: Option<BTreeSet<String>>,
     start: i64,
     end: i64,
@@ -49,7 +49,8 @@ pub(crate) fn regions_of_filters<'e>(conditions: impl IntoIterator<Item = &'e Ex
     }
     let mut regions = Vec::new();
     for place in places {
-        let contigs = place.contigs?;
+        let mut contigs = place.contigs?;
+        regions.extend(contigs.take(Region::UNPLACED).map(|_| Region::unplaced()));
         // A VCF record may have the position before the first base (telomere). A lookup of the first base finds it too.
         let start = place.start.clamp(0, i64::from(Region::OPEN_END)) as u32;
         let end = place.end.clamp(1, i64::from(Region::OPEN_END)) as u32;
@@ -103,6 +104,10 @@ fn constraints_of(condition: &Expr) -> Vec<RegionConstraint> {
             let low = bound(Operator::GtEq, &between.low).unwrap_or(RegionConstraint::UNCONSTRAINED);
             let high = bound(Operator::LtEq, &between.high).unwrap_or(RegionConstraint::UNCONSTRAINED);
             vec![low.intersection(&high)]
+        }
+        Expr::IsNull(expr) if column_name(expr) == Some("contig") => {
+            let unplaced = Some([Region::UNPLACED.to_owned()].into());
+            vec![RegionConstraint { contigs: unplaced, ..RegionConstraint::UNCONSTRAINED }]
         }
         Expr::InList(InList { expr, list, negated: false }) if column_name(expr) == Some("contig") => {
             let names: Option<BTreeSet<String>> =
@@ -206,5 +211,8 @@ mod tests {
         let listed = col("contig").in_list(vec![lit("b"), lit("a")], false);
         assert_eq!(shown_regions(listed).unwrap(), ["a", "b"]);
         assert_eq!(shown_regions(contig("a").and(col("position").gt(lit(i64::MAX)))).unwrap(), [""; 0]);
+        assert_eq!(shown_regions(contig("a").or(col("contig").is_null())).unwrap(), ["*", "a"]);
+        assert_eq!(shown_regions(contig("a").and(col("contig").is_null())).unwrap(), [""; 0]);
+        assert_eq!(shown_regions(col("name").is_null()), None);
     }
 }

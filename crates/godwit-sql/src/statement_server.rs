@@ -71,7 +71,8 @@ impl DataPlane for StatementServer {
         }
         // Send a batch without rows: its schema is the schema of the rows, and its metadata contains the schema of the
         // parameters.
-        let StatementDescription { schema, parameters } = engine.describe_statement(&principal, request.sql).await?;
+        let described = engine.describe_statement(&principal, request.sql, request.parameters);
+        let StatementDescription { schema, parameters } = described.await?;
         let metadata = Bytes::from(schema_to_bytes(&parameters)?);
         let batch = RecordBatch::new_empty(schema.clone());
         Ok(Download { schema, batches: Box::pin(stream::iter([Ok((batch, metadata))])) })

@@ -20,9 +20,10 @@ pub(crate) fn is_transient(error: &FlightError) -> bool {
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal
             )
         }
-        FlightError::Listen { .. } | FlightError::UntrustedCertificate { .. } | FlightError::TlsRequired { .. } => {
-            false
-        }
+        FlightError::Listen { .. }
+        | FlightError::UntrustedCertificate { .. }
+        | FlightError::TlsRequired { .. }
+        | FlightError::Parameter { .. } => false,
     }
 }
 

@@ -49,7 +49,12 @@ def strip_token(token: str | None) -> str | None:
 
 
 def statement_command(sql: str) -> bytes:
-    """Returns a `CommandStatementQuery` of Flight SQL as a protobuf message in an `Any`."""
+    """Returns the command of Flight SQL for the rows of a statement."""
+    return _encode_sql_message("CommandStatementQuery", sql.encode())
+
+
+def _encode_sql_message(name: str, value: bytes) -> bytes:
+    """Returns a message of Flight SQL whose first field is ``value``, as a protobuf message in an `Any`."""
 
     def field(number: int, value: bytes) -> bytes:
         length, size = b"", len(value)
@@ -58,8 +63,58 @@ def statement_command(sql: str) -> bytes:
             size >>= 7
         return bytes([number << 3 | 2]) + length + bytes([size]) + value
 
-    name = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
-    return field(1, name) + field(2, field(1, sql.encode()))
+    return field(1, f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()) + field(2, field(1, value))
+
+
+def _decode_field(message: bytes, number: int) -> bytes:
+    """Returns a field of bytes of a protobuf message whose fields are all bytes or texts."""
+    at = 0
+    while at < len(message):
+        tag, size, shift = message[at], 0, 0
+        while True:
+            at += 1
+            size |= (message[at] & 0x7F) << shift
+            shift += 7
+            if message[at] < 0x80:
+                break
+        value = message[at + 1 : at + 1 + size]
+        if tag == number << 3 | 2:
+            return value
+        at += 1 + size
+    return b""
+
+
+def parameter_row(parameters: Sequence[Any] | Mapping[str, Any]) -> pa.RecordBatch:
+    """Returns the values of the parameters ``$1``, ``$2`` and so on of a statement, or of ``$name`` by their names, as one row."""
+    if isinstance(parameters, str | bytes):
+        raise UsageError("parameters are a list of values, or a dictionary of values by name")
+    named = parameters if isinstance(parameters, Mapping) else {str(number): value for number, value in enumerate(parameters, 1)}
+    return pa.RecordBatch.from_pydict({f"${str(name).removeprefix('$')}": _parameter_column(name, value) for name, value in named.items()})
+
+
+def _parameter_column(name: str, value: Any) -> pa.Array:
+    try:
+        return pa.array([value])
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise UsageError(f"the parameter {name} has a value that Arrow cannot represent: {error}") from error
+
+
+def get_bound_statement_info(client: flight.FlightClient, options: flight.FlightCallOptions, sql: str, row: pa.RecordBatch) -> flight.FlightInfo:
+    """Returns the flight info of a statement with the values of its parameters. Its tickets contain the statement and the values."""
+
+    def act(name: str, message: str, value: bytes) -> list[bytes]:
+        return [result.body.to_pybytes() for result in client.do_action(flight.Action(name, _encode_sql_message(message, value)), options)]
+
+    created = act("CreatePreparedStatement", "ActionCreatePreparedStatementRequest", sql.encode())
+    handle = _decode_field(_decode_field(created[0], 2), 1)
+    try:
+        command = _encode_sql_message("CommandPreparedStatementQuery", handle)
+        upload_rows(client, options, command, pa.RecordBatchReader.from_batches(row.schema, [row]))
+        return client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
+    finally:
+        # A server removes statements that are not closed later.
+        with contextlib.suppress(flight.FlightError, pa.ArrowException):
+            act("ClosePreparedStatement", "ActionClosePreparedStatementRequest", handle)
 
 
 def format_region(contig: str, first: int, last: int | None = None) -> str:
@@ -129,6 +184,9 @@ class Connection:
 
     def get_flight_info(self, command: bytes) -> flight.FlightInfo:
         return self.call(lambda: self.client.get_flight_info(flight.FlightDescriptor.for_command(command), self.options))
+
+    def get_bound_statement_info(self, sql: str, row: pa.RecordBatch) -> flight.FlightInfo:
+        return self.call(lambda: get_bound_statement_info(self.client, self.options, sql, row))
 
     def list_flights(self) -> list[flight.FlightInfo]:
         return self.call(lambda: list(self.client.list_flights(options=self.options)))

@@ -21,7 +21,7 @@ from pyarrow import flight
 
 from ._background_threads import is_exiting, start_background_thread
 from ._errors import GodwitError, InputError, RemoteError, UsageError
-from ._flight_client import Connection, prefetch, translate_error, upload_rows
+from ._flight_client import Connection, get_bound_statement_info, prefetch, translate_error, upload_rows
 
 logger = logging.getLogger("godwit")
 
@@ -290,6 +290,10 @@ class PoolConnection(Connection):
 
     def get_flight_info(self, command: bytes) -> flight.FlightInfo:
         return self._call_any_member(lambda member: member.client.get_flight_info(flight.FlightDescriptor.for_command(command), member.options))
+
+    def get_bound_statement_info(self, sql: str, row: pa.RecordBatch) -> flight.FlightInfo:
+        # A prepared statement exists at one member only.
+        return self._call_any_member(lambda member: get_bound_statement_info(member.client, member.options, sql, row))
 
     def list_flights(self) -> list[flight.FlightInfo]:
         return self._call_any_member(lambda member: list(member.client.list_flights(options=member.options)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ._errors import UsageError
 from ._flight_client import Connection
 from ._record_files import write_records
 
@@ -26,8 +27,19 @@ class Query:
     ``duckdb.from_arrow(query.to_reader())``.
     """
 
-    def __init__(self, connection: Connection, command: bytes, text: str, columns: list[str] | None = None, *, statement: str):
-        """``columns``: the requested order, if the server has another one. ``statement``: the SQL statement with the same rows."""
+    def __init__(
+        self,
+        connection: Connection,
+        command: bytes,
+        text: str,
+        columns: list[str] | None = None,
+        *,
+        statement: str,
+        parameters: pa.RecordBatch | None = None,
+    ):
+        """``columns``: the requested order, if the server has another one. ``statement``: the SQL statement with the same rows.
+        ``parameters``: the values of its parameters, one row."""
+        self._parameters = parameters
         self._connection = connection
         self._statement = statement
         self._columns = columns
@@ -39,7 +51,10 @@ class Query:
         return f"<godwit.Query {self._description}>"
 
     def _get_flight_info(self) -> flight.FlightInfo:
-        info = self._connection.get_flight_info(self._command)
+        if self._parameters is None:
+            info = self._connection.get_flight_info(self._command)
+        else:
+            info = self._connection.get_bound_statement_info(self._statement, self._parameters)
         schema = info.schema
         if self._columns is not None:
             schema = pa.schema([schema.field(name) for name in self._columns], schema.metadata)
@@ -103,7 +118,7 @@ class Query:
 
         The query must have all columns of reads except ``end_position``, in rows that the order of the header allows.
         """
-        return write_records(self._connection, self._statement, path, (".bam",), header_from)
+        return write_records(self._connection, self._statement_text(), path, (".bam",), header_from)
 
     def write_vcf(self, path: str | os.PathLike[str], *, header_from: str | None = None) -> Path:
         """Writes all rows as a VCF or BCF file, with an index and a manifest. Returns the path.
@@ -114,4 +129,9 @@ class Query:
 
         The query must have all columns of its dataset, sorted by contig and position.
         """
-        return write_records(self._connection, self._statement, path, (".vcf.gz", ".bcf"), header_from)
+        return write_records(self._connection, self._statement_text(), path, (".vcf.gz", ".bcf"), header_from)
+
+    def _statement_text(self) -> str:
+        if self._parameters is not None:
+            raise UsageError("files of records are not written from a statement with parameters; write the values into the statement")
+        return self._statement

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import RemoteError, UsageError, error_for_exit_code
-from ._flight_client import Connection, dataset_command, in_schema_order, read_file, statement_command, to_batch_reader
+from ._flight_client import Connection, dataset_command, in_schema_order, parameter_row, read_file, statement_command, to_batch_reader
 from ._genotypes import Genotypes
 from ._pool import SCHEME, PoolConnection, pool_member_urls
 from ._program import last_error_message, program_path
@@ -152,16 +152,23 @@ class Session:
         Args:
             name: Path of the dataset, or its name without directory, up to the first dot: ``S`` for ``run/S.vcf.gz``.
             region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed; commas in numbers are optional.
-                Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``.
+                Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``. ``*``: unplaced reads.
             columns: Name of a column, or of several in this order (default: all).
             where: A condition in SQL.
             parts: Number of streams to fetch over (default: the number of processors; for a pool 32, not all concurrently).
         """
         return self._query_dataset(None, name, region, columns, where, parts)
 
-    def sql(self, statement: str) -> Query:
-        """Returns the rows of a SELECT statement."""
-        return Query(self._connection, statement_command(statement), statement, statement=statement)
+    def sql(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Query:
+        """Returns the rows of a SELECT statement.
+
+        Args:
+            statement: The statement.
+            parameters: Values of its parameters ``$1``, ``$2`` and so on, or a dictionary with those of ``$name`` by name. They are
+                sent apart from the text, so they need no quotes. Parameters stand for values, not for names of tables and columns.
+        """
+        row = parameter_row(parameters) if parameters is not None and len(parameters) > 0 else None
+        return Query(self._connection, statement_command(statement), statement, statement=statement, parameters=row)
 
     def put(self, name: str, data: Any, mode: str = "create", *, temporary: bool = False) -> str:
         """Uploads a table to a writable server; it is stored completely or not at all. Returns its path, for example ``panel.parquet``.

@@ -13,6 +13,14 @@ pub struct QueryArgs {
     /// The statement: SELECT, in the dialect of DataFusion, or COPY (SELECT ..) TO 'FILE'
     #[arg(value_name = "SQL")]
     pub statement: String,
+    /// Value of the parameter $NAME of the statement, or of $1 for NAME 1; can be repeated
+    #[arg(
+        long = "parameter",
+        value_name = "NAME=VALUE",
+        value_parser = parse_parameter,
+        help_heading = THIS_RUN_HEADING
+    )]
+    pub parameters: Vec<(String, String)>,
     /// Query the datasets below this directory, or below s3://BUCKET/PREFIX [default: the working directory]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub data: Option<PathBuf>,
@@ -43,6 +51,16 @@ pub struct QueryArgs {
     pub keys: KeyArgs,
     #[command(flatten)]
     pub common: CommonArgs,
+}
+
+/// Parses `NAME=VALUE`.
+fn parse_parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok((name.strip_prefix('$').unwrap_or(name).to_owned(), value.to_owned()))
+        }
+        _ => Err("write NAME=VALUE, such as contig=chr20 for $contig".to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

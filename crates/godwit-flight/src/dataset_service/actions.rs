@@ -22,7 +22,7 @@ use crate::error_reason::ErrorReason;
 use crate::file_service::FILES_PREFIX;
 use crate::pool::{self, POOL_SCOPE, PoolState};
 use crate::server::OUT_OF_SCOPE;
-use crate::tickets::TicketClaims;
+use crate::tickets::{BoundStatement, TicketClaims};
 
 const CREATE_PREPARED_STATEMENT: &str = "CreatePreparedStatement";
 const CLOSE_PREPARED_STATEMENT: &str = "ClosePreparedStatement";
@@ -140,9 +140,10 @@ impl DatasetService {
         if request.transaction_id.is_some_and(|id| !id.is_empty()) {
             return Err(unsupported("a transaction"));
         }
-        let description = self.describe_statement(principal, request.query.clone()).await?;
+        let statement = BoundStatement { sql: request.query, parameters: Vec::new() };
+        let description = self.describe_statement(principal, &statement).await?;
         let schema = description.schema.clone();
-        let handle = self.inner.prepared_statements.add(principal, request.query, schema).map_err(|error| *error)?;
+        let handle = self.inner.prepared_statements.add(principal, statement.sql, schema).map_err(|error| *error)?;
         let result = ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.into(),
             dataset_schema: encode_schema(&description.schema)?,

@@ -14,7 +14,7 @@ use futures_util::{StreamExt as _, stream};
 use godwit_dataset::{Principal, Scan, ScanPart};
 use tonic::Status;
 
-use super::{DatasetService, flight_info_with_schema, open_dataset_part, run_blocking};
+use super::{DatasetService, decode_batch, flight_info_with_schema, open_dataset_part, run_blocking};
 use crate::call_streams::Download;
 use crate::error_reason::ErrorReason;
 use crate::sql::{
@@ -27,13 +27,22 @@ impl DatasetService {
     pub(super) async fn describe_statement(
         &self,
         principal: &Principal,
-        sql: String,
+        text: &BoundStatement,
     ) -> Result<StatementDescription, Status> {
-        let text = BoundStatement { sql, parameters: Vec::new() };
-        if let Some(read) = self.direct_scan(principal, &text).await {
+        if let Some(read) = self.direct_scan(principal, text).await {
             return Ok(StatementDescription { schema: output_schema(&read)?, parameters: Arc::new(Schema::empty()) });
         }
-        self.sql_engine()?.describe_statement(principal, text.sql).await
+        self.describe_by_engine(principal, text).await
+    }
+
+    /// Returns the schemas of a statement that is not a direct scan.
+    pub(super) async fn describe_by_engine(
+        &self,
+        principal: &Principal,
+        text: &BoundStatement,
+    ) -> Result<StatementDescription, Status> {
+        let parameters = decode_batch(&text.parameters)?;
+        self.sql_engine()?.describe_statement(principal, text.sql.clone(), parameters).await
     }
 
     /// Returns the direct scan of a statement; `None` if the engine must run the statement. Pool members always use the

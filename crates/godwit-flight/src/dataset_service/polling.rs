@@ -105,7 +105,12 @@ mod tests {
     struct EndlessEngine(Arc<AtomicU32>);
 
     impl SqlEngine for EndlessEngine {
-        fn describe_statement(&self, _: &Principal, _: String) -> StatusFuture<'_, StatementDescription> {
+        fn describe_statement(
+            &self,
+            _: &Principal,
+            _: String,
+            _: Option<RecordBatch>,
+        ) -> StatusFuture<'_, StatementDescription> {
             let schema = Arc::new(Schema::empty());
             Box::pin(async { Ok(StatementDescription { schema: schema.clone(), parameters: schema }) })
         }

@@ -2,7 +2,7 @@
 
 use arrow_flight::sql::{Any, Command};
 use arrow_flight::{FlightDescriptor, flight_descriptor::DescriptorType};
-use godwit_dataset::{Dataset, Scan, region_error_message};
+use godwit_dataset::{Dataset, Scan, has_region_contig, region_error_message};
 use godwit_model::{Region, did_you_mean};
 use prost::Message as _;
 use tonic::Status;
@@ -66,7 +66,7 @@ pub(super) fn scan_from_command(command: &DatasetCommand, dataset: &dyn Dataset)
     if command.regions.is_some() && !dataset.has_regions() {
         return Err(Status::invalid_argument(format!("{} has no index for regions; use SQL", command.dataset)));
     }
-    let region = |text: &String| Region::parse(text, |contig| dataset.has_contig(contig));
+    let region = |text: &String| Region::parse(text, |contig| has_region_contig(dataset, contig));
     let regions: Option<Result<Vec<Region>, _>> =
         command.regions.as_ref().map(|texts| texts.iter().map(region).collect());
     let refused =

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tonic::{Code, Status};
 
 use super::member_lease::{MemberLease, Pool, is_member_lost};
-use crate::client::Batches;
+use crate::client::{Batches, ParameterValues};
 use crate::error::FlightError;
 use crate::error_reason::ErrorReason;
 use crate::stream_progress::StreamProgress;
@@ -22,6 +22,7 @@ const MAX_FAILOVERS: u32 = 12;
 pub struct PooledRows {
     pool: Arc<Pool>,
     sql: String,
+    values: Option<ParameterValues>,
     lease: MemberLease,
     tickets: Vec<Bytes>,
     /// 0-based index of the current ticket.
@@ -38,17 +39,22 @@ pub struct PooledRows {
 }
 
 impl PooledRows {
-    /// Runs a statement on a member of a pool.
+    /// Runs a statement with values for its parameters on a member of a pool.
     ///
     /// # Errors
     /// [`FlightError::Status`] if the statement is rejected; other variants if no member answers.
-    pub async fn run_statement(pool: Arc<Pool>, sql: &str) -> Result<Self, FlightError> {
+    pub async fn run_statement(
+        pool: Arc<Pool>,
+        sql: &str,
+        values: Option<ParameterValues>,
+    ) -> Result<Self, FlightError> {
         let lease = pool.lease(&TransportOptions::default()).await?;
         let schema = SchemaRef::new(arrow_schema::Schema::empty());
         let (sql, tickets, progress) = (sql.to_owned(), Vec::new(), StreamProgress::default());
         let mut rows = Self {
             pool,
             sql,
+            values,
             lease,
             tickets,
             ticket_index: 0,
@@ -117,7 +123,7 @@ impl PooledRows {
 
     async fn next_from_member(&mut self) -> Result<Option<RecordBatch>, FlightError> {
         if self.tickets.is_empty() {
-            self.tickets = self.lease.client.statement_tickets(&self.sql).await?;
+            self.tickets = self.lease.client.bound_statement_tickets(&self.sql, self.values.as_ref()).await?;
         }
         while self.ticket_index < self.tickets.len() {
             if self.batches.is_none() {
@@ -142,7 +148,7 @@ impl PooledRows {
         match self.lease.client.download(self.progress.resume_ticket(&self.tickets[self.ticket_index])).await {
             // Request new tickets: the old ticket has expired, or this member did not sign it.
             Err(FlightError::Status { status, .. }) if needs_new_ticket(&status) => {
-                let tickets = self.lease.client.statement_tickets(&self.sql).await?;
+                let tickets = self.lease.client.bound_statement_tickets(&self.sql, self.values.as_ref()).await?;
                 if tickets.len() != self.tickets.len() {
                     let problem = "the new pool member divides the rows differently; run the statement again";
                     return Err(FlightError::Malformed { problem });

@@ -118,6 +118,7 @@ pub fn server_failure(error: FlightError) -> Failure {
             Code::DataLoss => ErrorKind::Input,
             _ => ErrorKind::Remote,
         },
+        FlightError::Parameter { .. } => ErrorKind::Usage,
         _ => ErrorKind::Remote,
     };
     Failure::new(kind, godwit_model::message_with_causes(&error))

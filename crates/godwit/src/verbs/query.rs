@@ -11,9 +11,10 @@ use godwit_cli::cli::{CommonArgs, KeyArgs, QueryArgs};
 use godwit_cli::failure::Failure;
 use godwit_dataset::{Catalog, DatasetAccessList, Principal};
 use godwit_flight::{SqlEngine as _, StatementProgress};
-use godwit_model::ErrorKind;
+use godwit_model::{ErrorKind, message_with_causes};
 use godwit_query::{
-    CopyStatement, ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementProcessOptions,
+    CopyStatement, ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementParameters,
+    StatementProcessOptions,
 };
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;
@@ -75,17 +76,21 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
         let problem = "--header-from is valid with COPY (SELECT ..) TO 'FILE' only";
         return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
+    let parameters = StatementParameters::new(args.parameters.clone());
     let answer = match &args.at {
         Some(url) => {
             let pool =
                 open_pool(&Location::parse(url)?, &args.access, &read_credentials(&args.access)?, args.common.json)?;
             let rows = match pool {
-                Some(pool) => RemoteRows::query_pool(pool, &args.statement).await,
-                None => RemoteRows::query_server(connect(url, &args.access).await?, &args.statement).await,
+                Some(pool) => RemoteRows::query_pool(pool, &args.statement, &parameters).await,
+                None => RemoteRows::query_server(connect(url, &args.access).await?, &args.statement, &parameters).await,
             };
             OutputRows::Remote(Box::new(rows.map_err(server_failure)?))
         }
-        None => OutputRows::Local(open_datasets(args, args.common.thread_count())?.query(&args.statement).await?),
+        None => {
+            let datasets = open_datasets(args, args.common.thread_count())?;
+            OutputRows::Local(datasets.query(&args.statement, &parameters).await?)
+        }
     };
     write_rows(answer, args.format.into(), args.out.as_deref()).await
 }
@@ -132,17 +137,29 @@ impl<'a> DirectoryDatasets<'a> {
         })
     }
 
-    /// Runs a statement. A statement that only reads rows of one dataset runs in this process, any other in a process of
-    /// `godwit-sql`.
-    pub(super) async fn query(&self, sql: &str) -> Result<Rows, Failure> {
+    /// Runs a statement with values for its parameters. A statement that only reads rows of one dataset runs in this
+    /// process, any other in a process of `godwit-sql`.
+    pub(super) async fn query(&self, sql: &str, parameters: &StatementParameters) -> Result<Rows, Failure> {
         let engine = self.engine();
-        if let Some(scan) = engine.direct_scan(self.authorized_catalog(), sql) {
+        if parameters.is_empty()
+            && let Some(scan) = engine.direct_scan(self.authorized_catalog(), sql)
+        {
             return Ok(Rows::read_direct_scan(scan, self.threads)?);
         }
         open_program().map_err(|error| {
             Failure::new(ErrorKind::Machine, format!("SQL statements need another program: {error}"))
         })?;
-        let result = engine.execute(&Principal::default(), sql.to_owned(), None, StatementProgress::default()).await;
+        let principal = Principal::default();
+        let row = match parameters.is_empty() {
+            true => None,
+            false => {
+                let described = engine.describe_statement(&principal, sql.to_owned(), None).await;
+                let described = described.map_err(StatementError::from)?;
+                let row = parameters.to_row(&described.parameters);
+                Some(row.map_err(|error| Failure::new(ErrorKind::Usage, message_with_causes(&error)))?)
+            }
+        };
+        let result = engine.execute(&principal, sql.to_owned(), row, StatementProgress::default()).await;
         Ok(result.map_err(StatementError::from)?.into())
     }
 

@@ -11,7 +11,9 @@ use godwit_files::parent_directory;
 use godwit_flight::{FlightError, TransportOptions};
 use godwit_model::ErrorKind;
 use godwit_process::TemporaryItem;
-use godwit_query::{ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, without_traceback};
+use godwit_query::{
+    ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, StatementParameters, without_traceback,
+};
 
 use super::credentials::{connect_with, server_failure};
 use super::query::{DirectoryDatasets, run_until_cancelled};
@@ -83,7 +85,7 @@ async fn query_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let threads = args.common.thread_count();
     let datasets = DirectoryDatasets::open(directory, args.reference.as_deref(), &args.common, threads)?;
-    datasets.query(args.sql.as_deref().unwrap_or_default()).await
+    datasets.query(args.sql.as_deref().unwrap_or_default(), &StatementParameters::default()).await
 }
 
 /// Returns the rows of a file in the order of the file, with only the columns that are sent to the service or written.
@@ -111,7 +113,8 @@ async fn query_file(
 }
 
 async fn select_rows(datasets: &DirectoryDatasets<'_>, columns: &str, table: &str) -> Result<Rows, Failure> {
-    datasets.query(&format!("SELECT {columns} FROM {}", quote_identifier(table))).await
+    let sql = format!("SELECT {columns} FROM {}", quote_identifier(table));
+    datasets.query(&sql, &StatementParameters::default()).await
 }
 
 /// Returns a name as a quoted SQL identifier.

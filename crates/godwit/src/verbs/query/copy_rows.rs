@@ -7,7 +7,7 @@ use godwit_cli::failure::{Failure, print};
 use godwit_dataset::DatasetError;
 use godwit_flight::{Client, Code, FlightError};
 use godwit_model::ErrorKind;
-use godwit_query::{CopyStatement, RecordFile, RecordHeader, RemoteRows, find_dataset};
+use godwit_query::{CopyStatement, RecordFile, RecordHeader, RemoteRows, StatementParameters, find_dataset};
 
 use super::{DirectoryDatasets, open_datasets};
 use crate::plural::pluralize;
@@ -25,21 +25,23 @@ pub(super) async fn copy_rows(args: &QueryArgs, copy: &CopyStatement) -> Result<
     }
     let names = args.header_from.as_ref().map_or(&copy.tables[..], std::slice::from_ref);
     let is_optional = args.header_from.is_none();
+    let parameters = StatementParameters::new(args.parameters.clone());
     let (schemas, rows) = match &args.at {
         Some(url) => {
             let client = connect(url, &args.access).await?;
             let schemas = remote_schemas(&client, names, is_optional).await?;
-            let rows = RemoteRows::query_server(client, &copy.query).await.map_err(server_failure)?;
+            let rows = RemoteRows::query_server(client, &copy.query, &parameters).await.map_err(server_failure)?;
             (schemas, OutputRows::Remote(Box::new(rows)))
         }
         None => {
             let datasets = open_datasets(args, READER_THREADS)?;
             let schemas = local_schemas(&datasets, names, is_optional)?;
-            (schemas, OutputRows::Local(datasets.query(&copy.query).await?))
+            (schemas, OutputRows::Local(datasets.query(&copy.query, &parameters).await?))
         }
     };
     let header = RecordHeader::select(copy.format, &schemas)?;
-    let command = format!("godwit query {:?}", args.statement);
+    let values = args.parameters.iter().map(|(name, value)| format!(" --parameter {:?}", format!("{name}={value}")));
+    let command = format!("godwit query {:?}{}", args.statement, values.collect::<String>());
     let mut rows = rows;
     let mut file = RecordFile::create(copy, &header, rows.schema(), &command)?;
     while let Some(batch) = rows.next().await? {
