@@ -370,10 +370,10 @@ fn statements_run_at_a_member_that_has_the_sql_engine_and_otherwise_fail_with_on
     needs!("python3");
     let without = [("GODWIT_SQL_PROGRAM", "/no/such/program")];
     let mut pool = ServerPool::new_stopped("pool-sql", "round-robin", 3, &[]);
-    fs::write(pool.root.join("genes.csv"), "name,contig\nA,chr1\nB,chr2\nC,chr2\n").expect("it can be written");
-    let sql = "SELECT contig, count(*) AS genes FROM genes GROUP BY contig ORDER BY contig";
-    let query =
-        |pool: &ServerPool| pool.command(&["query", sql, "--format", "csv", "--at", &ServerPool::url("")]).run();
+    fs::write(pool.root.join("genes.csv"), "name,contig\nA,chr1\nB,chr2\nC,chr2\nD,chr3\n").expect("it can be written");
+    let sql = "SELECT contig, count(*) AS genes FROM genes WHERE name <> $hidden GROUP BY contig ORDER BY contig";
+    let words = ["query", sql, "--parameter", "hidden=D", "--format", "csv", "--at", &ServerPool::url("")];
+    let query = |pool: &ServerPool| pool.command(&words).run();
     (0..2).for_each(|node| pool.start_member_with(node, &without));
     pool.start_member(2);
     pool.wait_until_health_is(&[true; 3]);

@@ -7,7 +7,6 @@
 //! without Flight.
 
 mod bare_stream;
-mod statement_timing;
 mod transfer;
 
 use std::collections::HashMap;
@@ -24,7 +23,6 @@ use parking_lot::Mutex;
 use tonic::Status;
 
 pub use self::bare_stream::{BareStreamServer, receive_bare_streams};
-pub use self::statement_timing::{StatementTiming, run_statements};
 pub use self::transfer::{TransferStats, download, exchange, prepare_workload, upload};
 
 use crate::batch_split::{BATCH_SPLIT_BYTES, split_batch};

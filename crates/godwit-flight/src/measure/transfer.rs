@@ -214,7 +214,8 @@ where
 }
 
 impl TransferStats {
-    pub(super) fn add_batch(&mut self, batch: &RecordBatch) {
+    /// Adds the rows and the size of a batch.
+    pub fn add_batch(&mut self, batch: &RecordBatch) {
         self.rows += batch.num_rows() as u64;
         self.bytes += batch_bytes(batch) as u64;
     }

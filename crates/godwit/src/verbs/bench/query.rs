@@ -1,14 +1,16 @@
 //! `godwit bench query`: measures the latency and throughput of SQL statements on a server, as its clients see them.
 
+mod statement_timing;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use godwit_cli::cli::{BenchQueryArgs, TableFormat};
 use godwit_cli::failure::{Failure, print, print_json};
-use godwit_flight::measure::{StatementTiming, run_statements};
 use serde_json::{Value, json};
 
+use self::statement_timing::{StatementTiming, run_statements};
 use super::super::credentials::{connect, server_failure};
 use super::{ServerProcess, current_program, new_runtime, report_stage};
 use crate::text_table::align_columns;

@@ -2,17 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::transfer::TransferStats;
-use crate::client::Client;
-use crate::error::FlightError;
+use godwit_flight::measure::TransferStats;
+use godwit_flight::{Client, FlightError};
 
 /// The measured times of one run of a statement.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StatementTiming {
+pub(super) struct StatementTiming {
     /// Time from the request to the first batch of rows, or to the end if the statement returns no rows.
-    pub time_to_first_batch: Duration,
+    pub(super) time_to_first_batch: Duration,
     /// Number of rows and bytes that were received, and the time from the request to the last row.
-    pub transfer: TransferStats,
+    pub(super) transfer: TransferStats,
 }
 
 /// Runs statements: all clients at the same time, and the statements of one client one after the other. Returns the
@@ -20,7 +19,7 @@ pub struct StatementTiming {
 ///
 /// # Errors
 /// The first [`FlightError`] of any statement.
-pub async fn run_statements(
+pub(super) async fn run_statements(
     clients: &[Client],
     sql: &str,
     rounds: u32,
