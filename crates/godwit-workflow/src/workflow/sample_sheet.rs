@@ -412,9 +412,9 @@ mod tests {
 
     #[test]
     fn all_problems_of_the_first_line_are_reported_at_once() {
-        let error = read("smaple,fastq_2,lane,lane,fastq\na,a_1.fq,1,1,b_1.fq\n").unwrap_err();
+        let error = read("name,fastq_2,lane,lane,fastq\na,a_1.fq,1,1,b_1.fq\n").unwrap_err();
         for named in [
-            "line 1, column 1: unknown column \"smaple\"",
+            "line 1, column 1: unknown column \"name\"",
             "line 1, column lane: duplicate",
             "line 1, column 5: unknown column \"fastq\"",
             "line 1, column sample: the column is missing",
