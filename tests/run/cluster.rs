@@ -66,20 +66,16 @@ pub(super) fn by_one_process() -> std::path::PathBuf {
 /// Runs the head of a run until it reports `event` for the `count`th time, and leaves it stopped; its standard error is the
 /// file `said`. Returns whether it was stopped before it ended.
 pub(super) fn stop_at_event(said: &Path, event: &str, count: usize, run: &GodwitProcess) -> bool {
-    let wanted = format!("{{\"event\":\"{event}\"");
-    stop_when(run.process_id(), event, || {
-        fs::read_to_string(said).unwrap_or_default().matches(&wanted).count() >= count
-    })
+    stop_when(run.process_id(), event, || count_events(said, event) >= count)
+}
+
+fn count_events(said: &Path, event: &str) -> usize {
+    fs::read_to_string(said).unwrap_or_default().matches(&format!("{{\"event\":\"{event}\"")).count()
 }
 
 /// Waits until a run reports `event` for the `count`th time, or has ended; its standard error is the file `said`.
 pub(super) fn wait_for_event(said: &Path, event: &str, count: usize, run: &GodwitProcess) {
-    let wanted = format!("{{\"event\":\"{event}\"");
-    loop {
-        let text = fs::read_to_string(said).unwrap_or_default();
-        if text.matches(&wanted).count() >= count || !is_running(run.process_id()) {
-            return;
-        }
+    while count_events(said, event) < count && is_running(run.process_id()) {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
