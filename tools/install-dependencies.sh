@@ -2,6 +2,7 @@
 # Installs godwit's missing dependencies from Debian or Ubuntu.
 #
 #   tools/install-dependencies.sh run     build godwit, and run its jobs and the demo
+#   tools/install-dependencies.sh build   the same, and what the build of the whole workspace and the checks of its style need
 #   tools/install-dependencies.sh test    the same, and the tools that the tests compare with (the default)
 #   tools/install-dependencies.sh bench   the same, and the competitors that the benchmarks measure
 #
@@ -19,10 +20,11 @@ fail() {
 
 # The packages of each profile, each with a command, or a file below a prefix, after a colon that makes the package unnecessary.
 run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev:lib/libbwa.a zlib1g-dev:include/zlib.h bwa:bwa samtools:samtools bcftools:bcftools)
-test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev:include/htslib/sam.h python3:python3 python3-venv
+build=(python3:python3 python3-venv)
+test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev:include/htslib/sam.h
     default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl libnfs-utils:nfs-cp systemd:systemd-analyze environment-modules:modulecmd
     munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
-bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
+bench=(samblaster:samblaster iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
     clickhouse-client:clickhouse-client bsdiff:bsdiff aria2:aria2c nginx-light:nginx globus-gridftp-server-progs:globus-gridftp-server
     globus-gass-copy-progs:globus-url-copy libglobus-xio-udt-driver rclone:rclone fuse3:fusermount b3sum:b3sum)
 
@@ -31,10 +33,11 @@ wanted=(diamond-aligner:diamond mmseqs2:mmseqs chromium:chromium)
 
 case "$profile" in
     run) needs=("${run[@]}") ;;
-    test) needs=("${run[@]}" "${test[@]}") ;;
-    bench) needs=("${run[@]}" "${test[@]}" "${bench[@]}") ;;
+    build) needs=("${run[@]}" "${build[@]}") ;;
+    test) needs=("${run[@]}" "${build[@]}" "${test[@]}") ;;
+    bench) needs=("${run[@]}" "${build[@]}" "${test[@]}" "${bench[@]}") ;;
     *)
-        echo "usage: tools/install-dependencies.sh [run|test|bench]" >&2
+        echo "usage: tools/install-dependencies.sh [run|build|test|bench]" >&2
         exit 2
         ;;
 esac
@@ -43,6 +46,10 @@ esac
 PATH=$PATH:/usr/sbin:/sbin
 
 command -v cargo >/dev/null || fail "cargo is missing; install Rust from https://rustup.rs and run this again"
+
+runs_tests() {
+    [ "$profile" = test ] || [ "$profile" = bench ]
+}
 
 is_installed() {
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -71,7 +78,7 @@ for need in "${needs[@]}"; do
     is_installed "$package" || missing+=("$package")
 done
 
-if [ "$profile" != run ] && command -v apt-get >/dev/null; then
+if runs_tests && command -v apt-get >/dev/null; then
     for need in "${wanted[@]}"; do
         package=${need%%:*}
         command -v "${need##*:}" >/dev/null && continue
@@ -127,19 +134,19 @@ if is_installed libbwa-dev && is_installed bwa; then
 fi
 
 picard=$root/tests/tools/picard/fetch.sh
-if [ "$profile" != run ] && [ -x "$picard" ]; then
+if runs_tests && [ -x "$picard" ]; then
     "$picard" >/dev/null || fail "Picard could not be fetched; see above"
 fi
 
 # 420 MB: a minute or two, once.
 gatk=$root/tests/tools/gatk/fetch.sh
-if [ "$profile" != run ] && [ -x "$gatk" ]; then
+if runs_tests && [ -x "$gatk" ]; then
     "$gatk" >/dev/null || fail "GATK could not be fetched; see above"
 fi
 
 # An S3 server for the tests, built from source: a minute or two, once. Its modules are on a host that no other download uses,
 # so tests that need it are skipped on a machine that cannot reach that host.
-if [ "$profile" != run ] && ! "$root/tests/tools/s3/fetch.sh" >/dev/null; then
+if runs_tests && ! "$root/tests/tools/s3/fetch.sh" >/dev/null; then
     echo "install-dependencies: versitygw could not be built; tests of datasets in buckets will be skipped" >&2
 fi
 
@@ -155,7 +162,7 @@ fi
 
 # Python programs that the tests compare with, each in an environment of its own.
 multiqc=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/multiqc-1.35
-if [ "$profile" != run ] && [ ! -x "$multiqc/bin/multiqc" ]; then
+if runs_tests && [ ! -x "$multiqc/bin/multiqc" ]; then
     echo "install-dependencies: installing MultiQC"
     # pip writes its command last, so that an interrupted environment is made again.
     { rm -rf "$multiqc" && python3 -m venv "$multiqc" && "$multiqc/bin/pip" --quiet install multiqc==1.35; } ||
@@ -167,7 +174,7 @@ if [ "$profile" = bench ]; then
     "$clients" >/dev/null || fail "the Python clients that are measured could not be installed; see above"
 fi
 
-if [ "$profile" != run ]; then
+if runs_tests; then
     "$root/tools/python-packages.sh" columns "$root/tests/tools/columns/requirements.txt" >/dev/null || fail "the Python readers of columns could not be installed; see above"
     "$root/tools/python-packages.sh" web "$root/tests/tools/web/requirements.txt" >/dev/null || fail "the Python clients of htsget could not be installed; see above"
 fi

@@ -37,6 +37,7 @@
 //! ```
 
 mod access_recorder;
+mod action_names;
 mod batch_split;
 mod call_streams;
 mod call_type;
@@ -73,6 +74,7 @@ pub use arrow_flight::FlightDescriptor;
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};
 
+pub use action_names::SERVER_STATUS;
 pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
 pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
 pub use client::{BatchSender, Batches, Client, ParameterValues, PutResults as Answered};

@@ -21,8 +21,8 @@ use godwit_formats::vcf::VcfError;
 use godwit_haplotypes::HaplotypeError;
 use godwit_kernels::markdup::{BarcodeError, MarkDuplicatesError};
 use godwit_metrics::MetricsError;
-use godwit_model::ErrorKind;
-use godwit_model::{ContigId, Genome, is_system_failure, message_with_causes};
+use godwit_model::{ContigId, ErrorKind, Genome, is_system_failure, message_with_causes};
+use godwit_process::RESUME_ADVICE;
 use godwit_recalibrate::ReadError;
 
 use crate::memory::MemoryTooSmall;
@@ -277,8 +277,9 @@ pub enum PipelineError {
     Interrupted,
     /// The job was cancelled. Its finished work is stored, and `--resume` continues it.
     #[error(
-        "interrupted; finished work is stored in {}: add --resume to the same command to resume",
-        .job_directory.display()
+        "interrupted; finished work is stored in {}: {}",
+        .job_directory.display(),
+        RESUME_ADVICE
     )]
     InterruptedResumable {
         /// Path of the job directory.

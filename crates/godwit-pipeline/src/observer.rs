@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use godwit_process::RESUME_ADVICE;
 use serde::{Deserialize, Serialize};
 
 use crate::PipelineError;
@@ -188,8 +189,7 @@ pub fn report_kept_checkpoints(error: PipelineError, job_directory: PathBuf, obs
     if matches!(error, PipelineError::Interrupted) {
         return PipelineError::InterruptedResumable { job_directory };
     }
-    let message =
-        format!("the checkpoints are in {}: add --resume to the same command to resume", job_directory.display());
+    let message = format!("the checkpoints are in {}: {RESUME_ADVICE}", job_directory.display());
     observer.event(&Event::Warning { message });
     error
 }

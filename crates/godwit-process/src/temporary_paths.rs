@@ -20,6 +20,9 @@ const REMOVAL_ATTEMPTS: u32 = 5;
 /// Maximum time to wait for the list of temporary paths while another thread holds its lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// How the user resumes a stopped command that has the option `--resume`, for messages.
+pub const RESUME_ADVICE: &str = "add --resume to the same command to resume";
+
 /// All temporary paths of the process.
 static TEMPORARY_PATHS: Mutex<PathRegistry> = Mutex::new(PathRegistry { next: 0, paths: BTreeMap::new() });
 /// True if the command of this process has no option to resume, so that unfinished work is removed.
@@ -151,7 +154,7 @@ impl ResumablePaths {
         }
         let listed = std::mem::take(&mut *self.0.lock());
         if !listed.is_empty() {
-            set_resume_instruction("finished work is stored: add --resume to the same command to resume");
+            set_resume_instruction(RESUME_ADVICE);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use godwit_cluster::{ClusterError, ConnectionError, FailureReport, WorkerError};
 use godwit_columnar::ColumnarError;
 use godwit_engines::EngineError;
-use godwit_model::ErrorKind;
-use godwit_model::message_with_causes;
+use godwit_model::{ErrorKind, message_with_causes};
+use godwit_process::RESUME_ADVICE;
 
 /// Error of a search that is not possible, or that failed.
 #[derive(Debug, thiserror::Error)]
@@ -117,8 +117,7 @@ pub enum SearchError {
     /// The user interrupted the search.
     #[error(
         "interrupted; {}",
-        if *.is_resumable { "add --resume to the same command to resume" } else { "no checkpoint was stored, so the \
-                                                                                   search cannot be resumed" }
+        if *.is_resumable { RESUME_ADVICE } else { "no checkpoint was stored, so the search cannot be resumed" }
     )]
     Interrupted {
         /// True if finished work is in the checkpoint, so that a later search can resume.

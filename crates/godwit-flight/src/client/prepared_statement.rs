@@ -14,6 +14,7 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::Client;
+use crate::action_names::{CLOSE_PREPARED_STATEMENT, CREATE_PREPARED_STATEMENT};
 use crate::error::FlightError;
 
 /// Returns one row with the values of the parameters of a statement. The schema has their names and types.
@@ -31,7 +32,7 @@ impl Client {
     ) -> Result<Vec<Bytes>, FlightError> {
         let Some(values) = values else { return self.statement_tickets(sql).await };
         let request = ActionCreatePreparedStatementRequest { query: sql.to_owned(), transaction_id: None };
-        let results = self.do_action("CreatePreparedStatement", request.as_any().encode_to_vec()).await?;
+        let results = self.do_action(CREATE_PREPARED_STATEMENT, request.as_any().encode_to_vec()).await?;
         let unpack = |result: Bytes| Any::decode(result).ok()?.unpack().ok()?;
         let created: Option<ActionCreatePreparedStatementResult> = results.into_iter().next().and_then(unpack);
         let malformed = FlightError::Malformed { problem: "the response is not a prepared statement" };
@@ -56,7 +57,7 @@ impl Client {
         let info = bound.await;
         // The tickets contain the statement and its values. A server removes statements that are not closed later.
         let closed = ActionClosePreparedStatementRequest { prepared_statement_handle: handle };
-        let _ = self.do_action("ClosePreparedStatement", closed.as_any().encode_to_vec()).await;
+        let _ = self.do_action(CLOSE_PREPARED_STATEMENT, closed.as_any().encode_to_vec()).await;
         Ok(info?.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
     }
 }

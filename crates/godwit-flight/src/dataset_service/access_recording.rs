@@ -135,7 +135,7 @@ impl DatasetService {
         };
         let about = match action.r#type.as_str() {
             files if files.starts_with(FILES_PREFIX) => file_request_resource(&action.body),
-            super::actions::DROP_DATASET => truncate_for_record(&action.body),
+            crate::action_names::DROP_DATASET => truncate_for_record(&action.body),
             _ => statement().unwrap_or_default(),
         };
         truncate_for_record(format!("{} {about}", action.r#type).trim().as_bytes())

@@ -17,19 +17,16 @@ use serde::Serialize;
 use tonic::{Code, Status};
 
 use super::{DatasetService, run_blocking, unsupported};
+use crate::action_names::{
+    CANCEL_FLIGHT_INFO, CLOSE_PREPARED_STATEMENT, CREATE_PREPARED_STATEMENT, DROP_DATASET, RENEW_FLIGHT_ENDPOINT,
+    SERVER_STATUS,
+};
 use crate::error::dataset_status;
 use crate::error_reason::ErrorReason;
 use crate::file_service::FILES_PREFIX;
 use crate::pool::{self, POOL_SCOPE, PoolState};
 use crate::server::OUT_OF_SCOPE;
 use crate::tickets::{BoundStatement, TicketClaims};
-
-const CREATE_PREPARED_STATEMENT: &str = "CreatePreparedStatement";
-const CLOSE_PREPARED_STATEMENT: &str = "ClosePreparedStatement";
-const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
-const RENEW_FLIGHT_ENDPOINT: &str = "RenewFlightEndpoint";
-const SERVER_STATUS: &str = "Status";
-pub(super) const DROP_DATASET: &str = "DropDataset";
 
 /// The response to the action `Status`.
 #[derive(Serialize)]

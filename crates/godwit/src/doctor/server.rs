@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use godwit_cli::cli::AccessArgs;
 use godwit_cli::failure::Failure;
-use godwit_flight::Client;
-use godwit_model::ErrorKind;
-use godwit_model::message_with_causes;
+use godwit_flight::{Client, Code, FlightError, SERVER_STATUS};
+use godwit_model::{ErrorKind, message_with_causes};
 use serde::Deserialize;
 
 use super::{Area, Finding, FindingState};
@@ -65,15 +64,11 @@ async fn query_status(client: &Client) -> Result<(Option<ServerStatus>, Duration
     let mut status = None;
     for _ in 0..PROBE_COUNT {
         let started = Instant::now();
-        let answer = client.do_action("Status", "").await;
+        let answer = client.do_action(SERVER_STATUS, "").await;
         nearest = nearest.min(started.elapsed());
         let messages = match answer {
             Ok(messages) => messages,
-            Err(godwit_flight::FlightError::Status { status, .. })
-                if status.code() == godwit_flight::Code::Unimplemented =>
-            {
-                Vec::new()
-            }
+            Err(FlightError::Status { status, .. }) if status.code() == Code::Unimplemented => Vec::new(),
             Err(error) => return Err(message_with_causes(&error)),
         };
         status = messages.first().and_then(|message| serde_json::from_slice(message).ok());

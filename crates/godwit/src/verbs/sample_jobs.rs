@@ -9,9 +9,9 @@ use godwit_cli::cli::{LauncherName, RunArgs};
 use godwit_cli::failure::Failure;
 use godwit_fleet::launcher::{LocalLauncher, SlurmLauncher, SshLauncher};
 use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
-use godwit_model::ErrorKind;
-use godwit_model::message_with_causes;
+use godwit_model::{ErrorKind, message_with_causes};
 use godwit_pipeline::PipelineError;
+use godwit_process::RESUME_ADVICE;
 use godwit_workflow::{JobExit, SampleHosts, SampleJob};
 use parking_lot::Mutex;
 
@@ -253,7 +253,7 @@ fn job_end(job: &SampleJobState, how: &JobOutcome) -> JobExit {
         // The user has cancelled the job before this run, which has to do the rest of its work.
         JobOutcome::Cancelled if job.was_completing => gone("of an earlier command was cancelled"),
         JobOutcome::Cancelled => {
-            let message = format!("job {} was cancelled; add --resume to the same command to resume", job.handle.id);
+            let message = format!("job {} was cancelled; {RESUME_ADVICE}", job.handle.id);
             JobExit::Cancelled { message }
         }
         JobOutcome::TimeLimit => gone("exceeded its time limit; raise it with --slurm-time"),

@@ -14,6 +14,7 @@ use godwit_fleet::{Allocation, FleetError, JobHandle, JobOutcome, JobSpec, JobSt
 use godwit_model::{ErrorKind, message_with_causes};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer as _};
+use godwit_process::RESUME_ADVICE;
 
 use super::cluster_run::ClusterRunOptions;
 use super::cluster_worker::available_cores;
@@ -206,7 +207,7 @@ impl SlurmJob {
         let (id, log) = (&handle.id, self.spec.job_directory.join("job.log"));
         let message = format!(
             "job {id} is lost: {reason}; its last known state is {known_state}; its log is {}. Check with `sacct -j {id}` and \
-             `squeue --me` that it has ended, and add --resume to the same command to resume",
+             `squeue --me` that it has ended, and {RESUME_ADVICE}",
             log.display()
         );
         Failure::new(ErrorKind::Remote, message)
@@ -221,7 +222,7 @@ impl SlurmJob {
         match how {
             JobOutcome::Succeeded => Ok(()),
             JobOutcome::Cancelled => {
-                failed(ErrorKind::Interrupted, "was cancelled; add --resume to the same command to resume")
+                failed(ErrorKind::Interrupted, &format!("was cancelled; {RESUME_ADVICE}"))
             }
             JobOutcome::TimeLimit => failed(ErrorKind::Remote, "exceeded its time limit; raise it with --slurm-time"),
             JobOutcome::HostLost => failed(ErrorKind::Remote, "lost its hosts"),
@@ -283,7 +284,7 @@ pub fn interruption_failure(jobs: &[(String, Result<(), FleetError>)]) -> Failur
         let ids = ids(false).collect::<Vec<_>>().join(" ");
         message += &format!("; {running} of SLURM may still run ({reason}): cancel with `scancel {ids}`");
     }
-    Failure::new(ErrorKind::Interrupted, message + "; add --resume to the same command to resume")
+    Failure::new(ErrorKind::Interrupted, format!("{message}; {RESUME_ADVICE}"))
 }
 
 /// A time limit for a condition that must not last too long, such as SLURM not responding.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use godwit_cli::cli::AccessArgs;
 use godwit_cli::failure::Failure;
 use godwit_flight::pool::Member;
-use godwit_flight::{Client, TransportOptions};
+use godwit_flight::{Client, SERVER_STATUS, TransportOptions};
 use godwit_workflow::{StorageMonitor, StoragePoolMember, StorageSnapshot};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -103,7 +103,7 @@ async fn current_pool_nodes(members: &[Member], connection: &mut Option<(usize, 
                     Client::connect(address, security.clone(), TransportOptions::default()).await.ok()?
                 }
             };
-            let answer = client.do_action("Status", Vec::new()).await.ok()?;
+            let answer = client.do_action(SERVER_STATUS, "").await.ok()?;
             let nodes = parse_pool_status(answer.first()?)?;
             Some((client, nodes))
         };
