@@ -174,7 +174,10 @@ if [ "$profile" = bench ]; then
     "$clients" >/dev/null || fail "the Python clients that are measured could not be installed; see above"
 fi
 
+# Python environments of the tests. Others, of which only single tests have need, are made by these tests.
 if runs_tests; then
-    "$root/tools/python-packages.sh" columns "$root/tests/tools/columns/requirements.txt" >/dev/null || fail "the Python readers of columns could not be installed; see above"
-    "$root/tools/python-packages.sh" web "$root/tests/tools/web/requirements.txt" >/dev/null || fail "the Python clients of htsget could not be installed; see above"
+    for environment in columns web scoring browser; do
+        "$root/tools/python-packages.sh" "$environment" "$root/tests/tools/$environment/requirements.txt" >/dev/null ||
+            fail "the Python environment $environment of the tests could not be installed; see above"
+    done
 fi

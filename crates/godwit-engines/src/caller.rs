@@ -23,8 +23,8 @@ use crate::{EngineError, ProcessPipeline};
 
 pub use choice::CallerChoice;
 
-/// Padding of callers whose records in a region depend on reads nearby: more than the length of short reads, and more
-/// than the 100 bases that HaplotypeCaller reads beyond an active region.
+/// Default number of bases on either side of a region that a caller also reads, because its records depend on reads
+/// nearby. Exceeds the length of short reads, and the 100 bases that HaplotypeCaller reads beyond an active region.
 const DEFAULT_PADDING_BASES: u32 = 1000;
 /// Maximum number of bases that a caller with [`Capabilities::depends_on_region_only`] may read beyond the intervals of
 /// its invocation. godwit starts such a caller when the file of reads is complete up to there. HaplotypeCaller reads 100.

@@ -51,7 +51,7 @@ fn candidates(program: &str) -> Vec<PathBuf> {
 /// Returns the path of the program `name`: the name itself if it contains a slash, else the first match on PATH.
 ///
 /// # Errors
-/// [`EngineError::NotInstalled`] if there is no such program.
+/// [`EngineError::NotInstalled`] if the program is not found.
 pub(crate) fn find_program(name: &str, remedy: &str) -> Result<PathBuf, EngineError> {
     let found =
         if name.contains('/') { Some(PathBuf::from(name)).filter(|path| path.is_file()) } else { find_on_path(name) };

@@ -15,10 +15,10 @@
 /// An option that godwit does not accept, and the reason or the alternative.
 pub(crate) type RefusedOption = (&'static str, &'static str);
 
-/// Reason to refuse an option of a variant caller whose value godwit takes from its own options.
+/// Why an option of a variant caller is not accepted: godwit sets it from its own options.
 pub(crate) const SET_BY_GODWIT: &str = "godwit call sets it";
 
-/// Returns the first entry of `lists` whose option is given by `word`.
+/// Returns the first option of `lists` that the argument `word` sets.
 pub(crate) fn find_refused(word: &str, lists: &[&[RefusedOption]]) -> Option<RefusedOption> {
     lists.iter().copied().flatten().copied().find(|(option, _)| is_given_by(option, word))
 }

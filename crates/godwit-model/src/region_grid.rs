@@ -15,7 +15,7 @@ use crate::{ContigId, Interval};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridOptions {
     /// Maximum number of target bases of a region, not counting assembly gaps; at least 1.
-    pub window_bases: u32,
+    pub max_region_bases: u32,
     /// Number of bases on either side of the owned positions of a region that a variant caller also processes.
     pub padding_bases: u32,
 }
@@ -152,7 +152,7 @@ impl CallingRegion {
 }
 
 /// Cuts a contig into calling regions. If possible, a cut is in an assembly gap or between two targets. The last such
-/// gap before the region reaches `window_bases` is used, if the region has at least half of `window_bases` there.
+/// gap before the region reaches `max_region_bases` is used, if the region has at least half of `max_region_bases` there.
 ///
 /// # Examples
 ///
@@ -162,7 +162,7 @@ impl CallingRegion {
 ///
 /// let (id, bases) = (ContigId(0), 2_500_000);
 /// let contig = GridContig { id, bases, targets: None, assembly_gaps: Vec::new(), required_cuts: Vec::new() };
-/// let regions = cut_contig(&contig, GridOptions { window_bases: 1_000_000, padding_bases: 500 });
+/// let regions = cut_contig(&contig, GridOptions { max_region_bases: 1_000_000, padding_bases: 500 });
 /// assert_eq!(regions.len(), 3);
 /// assert_eq!(regions[1].targets, [Interval { contig: id, start: 1_000_000, end: 2_000_000 }]);
 /// assert_eq!(regions[1].padded_targets, [Interval { contig: id, start: 999_500, end: 2_000_500 }]);
@@ -174,7 +174,7 @@ pub fn cut_contig(contig: &GridContig, options: GridOptions) -> Vec<CallingRegio
         }
         None => merge_overlapping(vec![(0, contig.bases)]),
     };
-    let cuts = cut_positions(&targets, contig, options.window_bases.max(1));
+    let cuts = cut_positions(&targets, contig, options.max_region_bases.max(1));
     let edges: Vec<u32> = [0].into_iter().chain(cuts).chain([contig.bases]).collect();
     let region = |edge: &[u32]| {
         let within = |(start, end): &(u32, u32)| ((*start).max(edge[0]), (*end).min(edge[1]));
@@ -228,11 +228,11 @@ fn subtract_gaps(ranges: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> 
 /// A position at which a region may end, and the number of bases that the region would have.
 struct CutCandidate {
     position: u32,
-    window_bases: u64,
+    region_bases: u64,
 }
 
-fn cut_positions(targets: &[(u32, u32)], contig: &GridContig, window_bases: u32) -> Vec<u32> {
-    let window = u64::from(window_bases);
+fn cut_positions(targets: &[(u32, u32)], contig: &GridContig, max_region_bases: u32) -> Vec<u32> {
+    let max_bases = u64::from(max_region_bases);
     let mut cuts = Vec::new();
     let edges: Vec<u32> = [0].into_iter().chain(contig.required_cuts.iter().copied()).chain([contig.bases]).collect();
     for edge in edges.windows(2) {
@@ -244,25 +244,25 @@ fn cut_positions(targets: &[(u32, u32)], contig: &GridContig, window_bases: u32)
             .map(|(start, end)| ((*start).max(edge[0]), (*end).min(edge[1])))
             .filter(|(start, end)| start < end)
             .collect();
-        let (mut window_bases, mut gap, mut last_end) = (0, None::<CutCandidate>, None);
+        let (mut region_bases, mut gap, mut last_end) = (0, None::<CutCandidate>, None);
         for (mut start, end) in subtract_gaps(&within, &contig.assembly_gaps) {
-            if let Some(last_end) = last_end.filter(|_| window_bases >= window.div_ceil(2)) {
-                gap = Some(CutCandidate { position: last_end + (start - last_end) / 2, window_bases });
+            if let Some(last_end) = last_end.filter(|_| region_bases >= max_bases.div_ceil(2)) {
+                gap = Some(CutCandidate { position: last_end + (start - last_end) / 2, region_bases });
             }
-            while window_bases + u64::from(end - start) > window {
+            while region_bases + u64::from(end - start) > max_bases {
                 match gap.take() {
-                    Some(CutCandidate { position, window_bases: before }) => {
+                    Some(CutCandidate { position, region_bases: before }) => {
                         cuts.push(position);
-                        window_bases -= before;
+                        region_bases -= before;
                     }
                     None => {
-                        start += (window - window_bases) as u32;
+                        start += (max_bases - region_bases) as u32;
                         cuts.push(start);
-                        window_bases = 0;
+                        region_bases = 0;
                     }
                 }
             }
-            window_bases += u64::from(end - start);
+            region_bases += u64::from(end - start);
             last_end = Some(end);
         }
     }
@@ -284,8 +284,8 @@ mod tests {
         (first.start, last.end)
     }
 
-    fn all_outer_bounds(contig: &GridContig, window_bases: u32) -> Vec<(u32, u32)> {
-        let regions = cut_contig(contig, GridOptions { window_bases, padding_bases: 10 });
+    fn all_outer_bounds(contig: &GridContig, max_region_bases: u32) -> Vec<(u32, u32)> {
+        let regions = cut_contig(contig, GridOptions { max_region_bases, padding_bases: 10 });
         regions.iter().map(outer_bounds).collect()
     }
 
@@ -315,7 +315,7 @@ mod tests {
         let targets = Some(vec![(50, 80), (10, 20), (15, 30), (75, 90), (200, 400), (390, 9_000)]);
         let regions = cut_contig(
             &GridContig { targets, ..contig(500, &[]) },
-            GridOptions { window_bases: 90, padding_bases: 10 },
+            GridOptions { max_region_bases: 90, padding_bases: 10 },
         );
         let spans = |spans: &[Interval]| spans.iter().map(|span| (span.start, span.end)).collect::<Vec<_>>();
         assert_eq!(spans(&regions[0].targets), [(10, 30), (50, 90)]);
@@ -328,7 +328,7 @@ mod tests {
         assert!(
             cut_contig(
                 &GridContig { targets: Some(Vec::new()), ..contig(500, &[]) },
-                GridOptions { window_bases: 90, padding_bases: 10 }
+                GridOptions { max_region_bases: 90, padding_bases: 10 }
             )
             .is_empty()
         );
@@ -344,7 +344,7 @@ mod tests {
     fn regions_of_several_contigs_own_what_their_parts_own() {
         let part = |id: u32, targets: &[(u32, u32)]| {
             let contig = GridContig { id: ContigId(id), targets: Some(targets.to_vec()), ..contig(500, &[]) };
-            cut_contig(&contig, GridOptions { window_bases: 1000, padding_bases: 10 }).remove(0)
+            cut_contig(&contig, GridOptions { max_region_bases: 1000, padding_bases: 10 }).remove(0)
         };
         let mut region = part(3, &[(20, 40), (100, 150)]);
         region.extend(part(4, &[(0, 30)]));
@@ -397,12 +397,12 @@ mod tests {
             targets in prop::option::of(arbitrary_ranges()),
             gaps in arbitrary_ranges(),
             borders in prop::collection::btree_set(1..2000u32, 0..4),
-            window_bases in 1..400u32,
+            max_region_bases in 1..400u32,
             padding_bases in 0..50u32,
         ) {
             let required_cuts = borders.into_iter().filter(|border| *border < bases).collect();
             let contig = GridContig { targets, assembly_gaps: merge_overlapping(gaps), required_cuts, ..contig(bases, &[]) };
-            let regions = cut_contig(&contig, GridOptions { window_bases, padding_bases });
+            let regions = cut_contig(&contig, GridOptions { max_region_bases, padding_bases });
             for position in 0..2500 {
                 let is_targeted = position < bases
                     && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
@@ -419,7 +419,7 @@ mod tests {
                 let owned: Vec<(u32, u32)> = region.targets.iter().map(|target| (target.start, target.end)).collect();
                 subtract_gaps(&owned, &contig.assembly_gaps).iter().map(|(start, end)| end - start).sum::<u32>()
             };
-            prop_assert!(regions.iter().all(|region| solid(region) <= window_bases));
+            prop_assert!(regions.iter().all(|region| solid(region) <= max_region_bases));
         }
     }
 }

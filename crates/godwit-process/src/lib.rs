@@ -17,6 +17,6 @@ pub use child_processes::{Signal, has_exited, set_parent_death_signal, signal_gr
 pub use descendants::terminate_descendants;
 pub use locked_directory::LockedDirectory;
 pub use temporary_paths::{
-    RESUME_ADVICE, ResumablePaths, TemporaryItem, TemporaryPath, discard_resumable_work, remove_and_block_temporary_paths,
-    remove_temporary_paths, resume_instruction, set_resume_instruction,
+    RESUME_ADVICE, ResumablePaths, TemporaryItem, TemporaryPath, discard_resumable_work,
+    remove_and_block_temporary_paths, remove_temporary_paths, resume_instruction, set_resume_instruction,
 };

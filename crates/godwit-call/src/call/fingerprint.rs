@@ -37,7 +37,7 @@ pub(super) fn call_fingerprint(
         (FingerprintKey::Regions, targets.map_or("none".to_owned(), |targets| short(&regions_text(&targets.regions)))),
         (FingerprintKey::Ploidy, table.unwrap_or("none".to_owned())),
         (FingerprintKey::Sex, options.sex.clone().unwrap_or("none".to_owned())),
-        (FingerprintKey::GridSize, grid.window_bases.to_string()),
+        (FingerprintKey::GridSize, grid.max_region_bases.to_string()),
         (FingerprintKey::Padding, grid.padding_bases.to_string()),
     ];
     let version = (FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned());

@@ -60,7 +60,7 @@ pub(crate) fn complete_manifest(
 pub(super) enum CallResumeState {
     /// An unfinished job, with the checkpoints of finished regions.
     Unfinished(Box<CallJobDirectory>),
-    /// A complete job, whose outputs exist.
+    /// A complete job; its outputs exist.
     Complete {
         /// Number of records in the output.
         records: u64,

@@ -112,7 +112,7 @@ impl GridRegion {
         self.covers_contigs
             && next.covers_contigs
             && self.ploidy == next.ploidy
-            && bases <= u64::from(grid.window_bases)
+            && bases <= u64::from(grid.max_region_bases)
     }
 
     fn extend(&mut self, next: Self) {
@@ -128,7 +128,7 @@ pub(super) fn grid_options(options: &CallOptions, capabilities: &Capabilities) -
     } else {
         options.padding_bases.unwrap_or(capabilities.padding_bases)
     };
-    GridOptions { window_bases: options.max_region_bases, padding_bases }
+    GridOptions { max_region_bases: options.max_region_bases, padding_bases }
 }
 
 /// Returns the order in which regions are called: the most expensive first.

@@ -139,7 +139,7 @@ impl CallReport {
             concurrent_callers: called.concurrent_callers,
             cluster_workers: called.worker_names.iter().map(of_node).collect(),
             lost_workers: called.lost_workers,
-            grid: GridReport { max_region_bases: grid.window_bases, padding_bases: grid.padding_bases },
+            grid: GridReport { max_region_bases: grid.max_region_bases, padding_bases: grid.padding_bases },
             inputs: job.inputs.clone(),
             outputs: OutputFile::from_files(staged),
             stages,

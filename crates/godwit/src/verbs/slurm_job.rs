@@ -221,9 +221,7 @@ impl SlurmJob {
         };
         match how {
             JobOutcome::Succeeded => Ok(()),
-            JobOutcome::Cancelled => {
-                failed(ErrorKind::Interrupted, &format!("was cancelled; {RESUME_ADVICE}"))
-            }
+            JobOutcome::Cancelled => failed(ErrorKind::Interrupted, &format!("was cancelled; {RESUME_ADVICE}")),
             JobOutcome::TimeLimit => failed(ErrorKind::Remote, "exceeded its time limit; raise it with --slurm-time"),
             JobOutcome::HostLost => failed(ErrorKind::Remote, "lost its hosts"),
             JobOutcome::Preempted => failed(ErrorKind::Remote, "was preempted"),
