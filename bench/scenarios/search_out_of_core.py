@@ -114,13 +114,17 @@ def measure_kills(options: argparse.Namespace, group: LimitedGroup, search: list
 
     CPU time cannot be compared, because that of killed workers is not known.
     """
-    draw, lost, out = random.Random(20), [], Path(search[-1])
-    for number in range(options.kills):
+    lost: list[float] = []
+    draw, out = random.Random(20), Path(search[-1])
+    while len(lost) < options.kills:
         drop_from_page_cache(options.database)
         out.unlink(missing_ok=True)
         process = subprocess.Popen(["bash", "-c", group.script(search)], start_new_session=True)
         killed_after_s = draw.uniform(0.02, 0.98) * whole["wall_s"]
         time.sleep(killed_after_s)
+        if process.poll() is not None:
+            harness.report_progress(f"the search ended before it could be killed after {killed_after_s:.1f} s")
+            continue
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         resumed = [*search[:2], "--resume", *search[2:]]
@@ -128,9 +132,9 @@ def measure_kills(options: argparse.Namespace, group: LimitedGroup, search: list
         harness.run_checked(["bash", "-c", group.script(resumed)])
         used_s = time.monotonic() - started + killed_after_s
         if not filecmp.cmp(out, expected, shallow=False):
-            harness.exit_with_error(f"search {number}, which was killed and resumed, wrote a different file")
+            harness.exit_with_error(f"a search that was killed after {killed_after_s:.1f} s and resumed wrote a different file")
         lost.append(max(0.0, 100 * (used_s / whole["wall_s"] - 1)))
-        harness.report_progress(f"killed and resumed {number + 1} of {options.kills}: {lost[-1]:.1f} % lost")
+        harness.report_progress(f"killed and resumed {len(lost)} of {options.kills}: {lost[-1]:.1f} % lost")
     return lost
 
 
