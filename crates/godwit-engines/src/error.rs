@@ -12,7 +12,7 @@ pub enum ExitCause {
     #[error("exited with status {0} before it finished its work")]
     Status(i32),
     /// The child was killed by this signal, which godwit did not send.
-    #[error("was killed by signal {0}")]
+    #[error("{}", godwit_process::describe_signal(*.0))]
     Signal(i32),
     /// The child was killed by godwit because of another error, which a user of this crate should report instead.
     #[error("was stopped by godwit")]

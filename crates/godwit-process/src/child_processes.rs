@@ -27,6 +27,13 @@ pub fn set_parent_death_signal(command: &mut Command) {
     }
 }
 
+/// Describes the end of a process by a signal, for messages: `was killed by signal 15`. For SIGKILL it also names the
+/// most common cause, which nothing else tells the user.
+pub fn describe_signal(signal: i32) -> String {
+    let cause = if signal == libc::SIGKILL { " (the system does this when memory is exhausted)" } else { "" };
+    format!("was killed by signal {signal}{cause}")
+}
+
 /// A signal to send to every process of a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

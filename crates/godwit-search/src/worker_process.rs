@@ -176,7 +176,7 @@ impl WorkerProcess {
                 use std::os::unix::process::ExitStatusExt;
                 match (status.code(), status.signal()) {
                     (Some(code), _) => format!("exited with status {code}"),
-                    (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
+                    (None, signal) => godwit_process::describe_signal(signal.unwrap_or(0)),
                 }
             }
             Err(error) => format!("cannot be waited for ({error})"),

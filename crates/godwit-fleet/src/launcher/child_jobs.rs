@@ -258,7 +258,7 @@ fn job_outcome(processes: &[Process], stop: Option<&JobOutcome>) -> JobOutcome {
         let status = process.exit_status.filter(|status| !status.success())?;
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with status {code}"),
-            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, Some(signal)) => godwit_process::describe_signal(signal),
             (None, None) => format!("ended with {status}"),
         };
         Some(JobOutcome::Failed { description: format!("{} {how}", process.name), exit_code: status.code() })
