@@ -20,7 +20,7 @@ const REMOVAL_ATTEMPTS: u32 = 5;
 /// Maximum time to wait for the list of temporary paths while another thread holds its lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How the user resumes a stopped command that has the option `--resume`, for messages.
+/// Advice in messages about a stopped command that has the option `--resume`.
 pub const RESUME_ADVICE: &str = "add --resume to the same command to resume";
 
 /// All temporary paths of the process.
