@@ -15,7 +15,7 @@
 /// An option that godwit does not accept, and the reason or the alternative.
 pub(crate) type RefusedOption = (&'static str, &'static str);
 
-/// Why an option of a variant caller is not accepted: godwit sets it from its own options.
+/// The reason for refusing an option of a variant caller that godwit sets from its own options.
 pub(crate) const SET_BY_GODWIT: &str = "godwit call sets it";
 
 /// Returns the first option of `lists` that the argument `word` sets.

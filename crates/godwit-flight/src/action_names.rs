@@ -5,5 +5,5 @@ pub(crate) const CLOSE_PREPARED_STATEMENT: &str = "ClosePreparedStatement";
 pub(crate) const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 pub(crate) const RENEW_FLIGHT_ENDPOINT: &str = "RenewFlightEndpoint";
 pub(crate) const DROP_DATASET: &str = "DropDataset";
-/// Returns the state of the server as JSON.
+/// The action that returns the state of the server as JSON.
 pub const SERVER_STATUS: &str = "Status";
