@@ -12,6 +12,7 @@ mod batch_builder;
 mod bcf;
 mod error;
 mod field_builder;
+mod fields;
 mod genotype;
 mod header;
 mod indexed_reader;

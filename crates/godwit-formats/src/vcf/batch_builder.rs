@@ -8,6 +8,7 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 
 use super::error::{VcfError, excerpt};
 use super::field_builder::{FieldBuilder, ListOffsetsBuilder, MISSING_VALUE, TextListBuilder};
+use super::fields::{split_at_first, split_fields};
 use super::genotype::Genotype;
 use super::record::Record;
 use super::variant_layout::VariantLayout;
@@ -16,6 +17,11 @@ use super::variant_layout::VariantLayout;
 const FIXED_COLUMN_COUNT: usize = 9;
 /// Number of columns of genotypes between the column `other_info` and those of the `FORMAT` fields.
 const GENOTYPE_COLUMN_COUNT: usize = 2;
+/// Indexes of those columns before `INFO` that are only built if they were requested.
+const END_POSITION_COLUMN: usize = 3;
+const IDENTIFIERS_COLUMN: usize = 4;
+const ALTERNATES_COLUMN: usize = 6;
+const FILTERS_COLUMN: usize = 8;
 /// Number of rows at which a batch is full.
 const MAX_BATCH_ROWS: usize = 4096;
 /// Bytes of VCF text at which a batch is full. Records of cohorts are long, so that their batches have fewer rows.
@@ -79,7 +85,10 @@ pub struct VariantBatchBuilder<'l> {
 struct VariantProjection {
     schema: SchemaRef,
     columns: Vec<bool>,
-    includes_info: bool,
+    /// For each `INFO` field, whether its values are needed. If `other_info` was requested, all are, because whether a value
+    /// belongs there is known only after it was parsed.
+    info: Vec<bool>,
+    includes_other_info: bool,
     includes_samples: bool,
 }
 
@@ -111,17 +120,20 @@ impl SampleProjection {
 impl VariantProjection {
     fn new(layout: &VariantLayout, columns: Option<&[usize]>) -> Self {
         let all = layout.schema.fields();
-        let Some(indexes) = columns else {
-            let (columns, includes_samples) = (vec![true; all.len()], layout.sample_count > 0);
-            return Self { schema: layout.schema.clone(), columns, includes_info: true, includes_samples };
+        let (schema, columns) = match columns {
+            None => (layout.schema.clone(), vec![true; all.len()]),
+            Some(indexes) => {
+                let columns: Vec<bool> = (0..all.len()).map(|column| indexes.contains(&column)).collect();
+                let requested = all.iter().zip(&columns).filter(|(_, is_requested)| **is_requested);
+                (Arc::new(Schema::new(requested.map(|(field, _)| field.clone()).collect::<Vec<_>>())), columns)
+            }
         };
-        let columns: Vec<bool> = (0..all.len()).map(|column| indexes.contains(&column)).collect();
-        let fields: Vec<_> =
-            all.iter().zip(&columns).filter(|(_, wanted)| **wanted).map(|(field, _)| field.clone()).collect();
-        let info_end = FIXED_COLUMN_COUNT + layout.info.len() + 1;
-        let includes_info = columns[FIXED_COLUMN_COUNT..info_end].contains(&true);
-        let samples = columns[info_end..].contains(&true);
-        Self { schema: Arc::new(Schema::new(fields)), columns, includes_info, includes_samples: samples }
+        let other_info = FIXED_COLUMN_COUNT + layout.info.len();
+        let includes_other_info = columns[other_info];
+        let info = &columns[FIXED_COLUMN_COUNT..other_info];
+        let info = info.iter().map(|is_requested| *is_requested || includes_other_info).collect();
+        let includes_samples = columns[other_info + 1..].contains(&true);
+        Self { schema, columns, info, includes_other_info, includes_samples }
     }
 }
 
@@ -212,7 +224,7 @@ impl<'l> VariantBatchBuilder<'l> {
     /// A description of the problem of the record. The builder cannot be used after an error.
     pub fn push(&mut self, record: &Record) -> Result<(), String> {
         let layout = self.layout;
-        let keys = if record.format.is_empty() { 0 } else { record.format.split(':').count() };
+        let keys = if record.format.is_empty() { 0 } else { split_fields(record.format, b':').count() };
         let cells = keys.saturating_mul(layout.sample_count);
         if cells > MAX_RECORD_CELLS {
             return Err(format!(
@@ -225,14 +237,23 @@ impl<'l> VariantBatchBuilder<'l> {
         self.contig.append_value(record.contig);
         self.contig_id.append_option(layout.contigs.get(record.contig).copied());
         self.position.append_value(record.position);
-        self.end_position.append_value(record.end_position());
-        push_separated(&mut self.identifiers, record.identifiers, ';');
         self.reference.append_value(record.reference);
-        record.alternates().for_each(|allele| self.alternates.push(Some(allele)));
-        self.alternates.end_list();
         self.quality.append_option(parse_quality(record.quality)?);
-        push_separated(&mut self.filters, record.filters, ';');
-        if self.projection.includes_info {
+        let is_requested = &self.projection.columns;
+        if is_requested[END_POSITION_COLUMN] {
+            self.end_position.append_value(record.end_position());
+        }
+        if is_requested[IDENTIFIERS_COLUMN] {
+            push_separated(&mut self.identifiers, record.identifiers);
+        }
+        if is_requested[ALTERNATES_COLUMN] {
+            record.alternates().for_each(|allele| self.alternates.push(Some(allele)));
+            self.alternates.end_list();
+        }
+        if is_requested[FILTERS_COLUMN] {
+            push_separated(&mut self.filters, record.filters);
+        }
+        if self.projection.info.contains(&true) || self.projection.includes_other_info {
             self.push_info(record.info);
         }
         if self.projection.includes_samples {
@@ -244,19 +265,22 @@ impl<'l> VariantBatchBuilder<'l> {
 
     fn push_info(&mut self, text: &str) {
         let mut others = String::new();
-        let entries = (text != MISSING_VALUE && !text.is_empty()).then(|| text.split(';')).into_iter().flatten();
+        let VariantProjection { info: is_needed, includes_other_info, .. } = &self.projection;
+        let entries =
+            (text != MISSING_VALUE && !text.is_empty()).then(|| split_fields(text, b';')).into_iter().flatten();
         for entry in entries {
-            let (key, value) = entry.split_once('=').map_or((entry, None), |(key, value)| (key, Some(value)));
-            let column = self.layout.info_index.get(key).map(|at| &mut self.info[*at]);
+            let (key, value) = split_at_first(entry, b'=');
+            let column = self.layout.info_index.get(key).filter(|at| is_needed[**at]).map(|at| &mut self.info[*at]);
             let fits_column = column.is_some_and(|column| !column.is_filled() && column.try_fill(value));
-            if !fits_column && !entry.is_empty() {
+            if *includes_other_info && !fits_column && !entry.is_empty() {
                 if !others.is_empty() {
                     others.push(';');
                 }
                 others.push_str(entry);
             }
         }
-        self.info.iter_mut().for_each(FieldBuilder::end_value);
+        let needed = self.info.iter_mut().zip(is_needed).filter(|(_, is_needed)| **is_needed);
+        needed.for_each(|(column, _)| column.end_value());
         self.other_info.append_option((!others.is_empty()).then_some(others));
     }
 
@@ -330,7 +354,7 @@ impl SampleColumnsBuilder {
     fn push(&mut self, record: &Record, layout: &VariantLayout) {
         let mut seen = vec![false; self.formats.len()];
         self.format_columns.clear();
-        for key in record.format.split(':') {
+        for key in split_fields(record.format, b':') {
             let column = layout.format_index.get(key).copied().filter(|at| !std::mem::replace(&mut seen[*at], true));
             self.format_columns.push(column);
         }
@@ -366,8 +390,8 @@ impl SampleColumnsBuilder {
         for (at, sample) in record.samples().enumerate() {
             self.other_values.clear();
             let mut genotype = None;
-            let mut keys = record.format.split(':').zip(&self.format_columns);
-            for value in sample.split(':').take(parsed_keys) {
+            let mut keys = split_fields(record.format, b':').zip(&self.format_columns);
+            for value in split_fields(sample, b':').take(parsed_keys) {
                 let (key, column) = match keys.next() {
                     Some((key, column)) => (key, *column),
                     // The sample has more values than `FORMAT` has keys.
@@ -438,12 +462,12 @@ impl SampleColumnsBuilder {
     }
 }
 
-/// Appends the list of the values between separators; appends null for the text `.`.
-fn push_separated(lists: &mut TextListBuilder, text: &str, separator: char) {
+/// Appends the list of the values between semicolons; appends null for the text `.`.
+fn push_separated(lists: &mut TextListBuilder, text: &str) {
     if text == MISSING_VALUE {
         return lists.push_null_list();
     }
-    text.split(separator).for_each(|value| lists.push(Some(value)));
+    split_fields(text, b';').for_each(|value| lists.push(Some(value)));
     lists.end_list();
 }
 

@@ -8,6 +8,8 @@ use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, Field};
 use godwit_model::schema::variant_columns::{FieldDefinition, ValueCount, ValueType};
 
+use super::fields::split_fields;
+
 /// The text that means a missing value in VCF.
 pub(super) const MISSING_VALUE: &str = ".";
 
@@ -39,6 +41,24 @@ impl ValuesBuilder {
             Self::Float(_) => text.parse::<f32>().is_ok(),
             Self::Text(_) => true,
         }
+    }
+
+    /// Appends the value of a text; returns false and changes nothing if the text is not a valid value of the type.
+    fn try_push(&mut self, text: &str) -> bool {
+        match self {
+            _ if text == MISSING_VALUE => self.push(text),
+            Self::Flag(_) => return false,
+            Self::Integer(values) => match text.parse() {
+                Ok(value) => values.append_value(value),
+                Err(_) => return false,
+            },
+            Self::Float(values) => match text.parse() {
+                Ok(value) => values.append_value(value),
+                Err(_) => return false,
+            },
+            Self::Text(values) => values.append_value(text),
+        }
+        true
     }
 
     /// Appends a value whose text [`Self::accepts`] has accepted.
@@ -182,10 +202,10 @@ impl FieldBuilder {
         }
         let Some(text) = text else { return false };
         match &mut self.lists {
-            None if self.values.accepts(text) => self.values.push(text),
+            None if self.values.try_push(text) => {}
             Some(lists) if text == MISSING_VALUE => lists.push_null_list(self.values.len()),
-            Some(lists) if text.split(',').all(|value| self.values.accepts(value)) => {
-                text.split(',').for_each(|value| self.values.push(value));
+            Some(lists) if split_fields(text, b',').all(|value| self.values.accepts(value)) => {
+                split_fields(text, b',').for_each(|value| self.values.push(value));
                 lists.end_list(self.values.len());
             }
             _ => return false,

@@ -1,6 +1,7 @@
 //! A VCF record: one line of a VCF file, divided into its fields.
 
 use super::error::excerpt;
+use super::fields::split_fields;
 use super::genotype::Genotype;
 use super::header::Header;
 
@@ -62,11 +63,11 @@ impl<'l> Record<'l> {
     }
 
     fn parse_text(text: &'l str, line: u64, header: &Header) -> Result<Self, String> {
-        let mut rest = Some(text);
+        let mut fields = split_fields(text, b'\t');
+        let mut samples_start = 0;
         let mut next = || {
-            let text = rest?;
-            let (field, after) = text.split_once('\t').map_or((text, None), |(field, after)| (field, Some(after)));
-            rest = after;
+            let field = fields.next()?;
+            samples_start += field.len() + 1;
             Some(field)
         };
         let mut fixed = [""; FIXED_FIELDS];
@@ -79,8 +80,8 @@ impl<'l> Record<'l> {
             return Err("it has no FORMAT field, but the header has samples".to_owned());
         }
         // If the file has no samples, a tab at the end of a line is ignored, as in bcftools 1.16.
-        let rest = rest.filter(|samples| !samples.is_empty() || !header.samples().is_empty());
-        let found = rest.map_or(0, |samples| 1 + memchr::memchr_iter(b'\t', samples.as_bytes()).count());
+        let samples = text.get(samples_start..).filter(|samples| !samples.is_empty() || !header.samples().is_empty());
+        let found = samples.map_or(0, |samples| 1 + memchr::memchr_iter(b'\t', samples.as_bytes()).count());
         let expected = header.samples().len();
         if found != expected {
             return Err(format!("it has {found} fields of samples, but the header has {expected} samples"));
@@ -102,7 +103,7 @@ impl<'l> Record<'l> {
             filters,
             info,
             format: format.unwrap_or_default(),
-            samples: rest,
+            samples,
             text_bytes: text.len(),
             bcf_end_position: None,
         };
@@ -114,12 +115,12 @@ impl<'l> Record<'l> {
 
     /// Returns the alternate alleles in order, beginning with allele 1; empty if `ALT` is `.`.
     pub fn alternates(&self) -> impl Iterator<Item = &'l str> + use<'l> {
-        (self.alternates != ".").then(|| self.alternates.split(',')).into_iter().flatten()
+        (self.alternates != ".").then(|| split_fields(self.alternates, b',')).into_iter().flatten()
     }
 
     /// Returns the text of each sample, with all its fields.
     pub fn samples(&self) -> impl Iterator<Item = &'l str> + use<'l> {
-        self.samples.into_iter().flat_map(|samples| samples.split('\t'))
+        self.samples.into_iter().flat_map(|samples| split_fields(samples, b'\t'))
     }
 
     /// Returns the length of the line in bytes.
@@ -148,7 +149,7 @@ impl<'l> Record<'l> {
     /// # }
     /// ```
     pub fn info_value(&self, key: &str) -> Option<&'l str> {
-        self.info.split(';').find_map(|entry| entry.strip_prefix(key)?.strip_prefix('='))
+        split_fields(self.info, b';').find_map(|entry| entry.strip_prefix(key)?.strip_prefix('='))
     }
 
     /// Returns the 0-based position after the last reference base that the record covers. This is the end that BCF
@@ -208,8 +209,8 @@ impl<'l> Record<'l> {
     /// Returns the genotype of the sample with index `sample`. Returns `None` if `FORMAT` does not contain `GT`, or the
     /// value of the sample is not a genotype.
     pub fn genotype(&self, sample: usize) -> Option<Genotype<'l>> {
-        let at = self.format.split(':').position(|key| key == "GT")?;
-        Genotype::parse(self.samples().nth(sample)?.split(':').nth(at)?)
+        let at = split_fields(self.format, b':').position(|key| key == "GT")?;
+        Genotype::parse(split_fields(self.samples().nth(sample)?, b':').nth(at)?)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use arrow_schema::{Schema, SchemaRef};
+use foldhash::fast::RandomState;
 use godwit_model::schema::variant_columns::{self, FieldDefinition, ValueCount, ValueType};
 
 use super::error::VcfError;
@@ -13,16 +14,19 @@ const MAX_FIELDS: usize = 4096;
 /// The `FORMAT` field for genotypes, which has columns of its own whether or not the header defines it.
 const GENOTYPE_KEY: &str = "GT";
 
+/// A map by name, with a hash function that is fast for short names. Names are looked up several times for each record.
+type NameMap<V> = HashMap<String, V, RandomState>;
+
 /// The schema of the batches of a VCF file, and the assignment of fields to columns.
 #[derive(Debug)]
 pub struct VariantLayout {
     /// Schema with the columns; its metadata contains the version of the schema and the VCF header.
     pub schema: SchemaRef,
-    pub(super) contigs: HashMap<String, i32>,
+    pub(super) contigs: NameMap<i32>,
     pub(super) info: Vec<FieldDefinition>,
     pub(super) formats: Vec<FieldDefinition>,
-    pub(super) info_index: HashMap<String, usize>,
-    pub(super) format_index: HashMap<String, usize>,
+    pub(super) info_index: NameMap<usize>,
+    pub(super) format_index: NameMap<usize>,
     pub(super) sample_count: usize,
 }
 
@@ -76,7 +80,7 @@ impl VariantLayout {
         let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let schema = Schema::new_with_metadata(schema.fields().clone(), metadata.into());
         let index = |fields: &[FieldDefinition]| {
-            fields.iter().enumerate().map(|(at, field)| (field.id.clone(), at)).collect::<HashMap<_, _>>()
+            fields.iter().enumerate().map(|(at, field)| (field.id.clone(), at)).collect::<NameMap<_>>()
         };
         let contigs = header.contigs().iter().zip(0..).map(|(contig, id)| (contig.name.clone(), id)).collect();
         let (info_index, format_index) = (index(&info), index(&formats));
