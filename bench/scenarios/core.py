@@ -1,4 +1,4 @@
-"""The core targets in one table: aligning, marking, formats, nodes, the data plane, calling, the data server.
+"""The targets in one table: aligning, marking, formats, nodes, the data plane, calling, comparison, the data server and its clients.
 
 Runs the benchmarks that have targets, each with its competitors, and collects their `results/`: the target, the measurement, and the range
 over the rounds. Then it runs the long tests, which show what no measurement shows. A missed target must have a reason in this file.
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "index": [],
     "align": [],
     "markdup": [],
+    "markdup_scale": [],
     "memory": [],
     "formats": [],
     "nodes": [],
@@ -28,6 +29,7 @@ BENCHMARKS = {
     "call": ["--pairs", "300000"],
     "align_and_call": ["--pairs", "300000"],
     "accuracy": [],
+    "compare": [],
     "spark": ["--pairs", "250000"],
     "query": ["--pairs", "300000"],
     "scan": ["--pairs", "300000"],
@@ -35,6 +37,16 @@ BENCHMARKS = {
     "export": [],
     "order_line": [],
     "records": [],
+    "genome_tables": ["--sites", "2000"],
+    "quack": [],
+    "reads": [],
+    "spark_read": [],
+    "rules": ["--pairs", "250000"],
+    "crowd": ["--pairs", "300000"],
+    "score": [],
+    "step": ["--pairs", "500000"],
+    "federated": [],
+    "mount": [],
 }
 
 E2E_COMMAND = ["cargo", "test", "--quiet", "--locked", "--profile", "ci", "-p", "godwit-tests", "--test", "e2e", "--"]
