@@ -10,6 +10,7 @@ use godwit_dataset::{Catalog, DatasetAccessList};
 use godwit_delta::ReferenceStore;
 use godwit_flight::Status;
 use godwit_io::crypt4gh::load_process_keys;
+use godwit_process::{KEPT_ALLOCATOR_BYTES, keep_freed_memory};
 use godwit_query::{PipelineJobs, READY_LINE, StatementProcessOptions};
 use godwit_rules::{AuthorizedCatalog, Grants};
 use godwit_serve::{CramOptions, DatasetRoot};
@@ -58,6 +59,11 @@ fn run_statements(options: StatementProcessOptions) -> Result<(), ProcessError> 
     load_process_keys(&options.keys, options.passphrase.as_deref())?;
     if options.is_for_server {
         limit_memory(options.memory_bytes)?;
+        // The kept memory stays far below the limit.
+        keep_freed_memory(
+            (options.memory_bytes / 16).min(2 * KEPT_ALLOCATOR_BYTES as u64) as usize,
+            options.threads + 1,
+        );
     }
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);

@@ -24,7 +24,9 @@ use godwit_mount::{
     FileTree, LocalStorage, Mount, MountOptions, ServerStorage, ServerStorageOptions, Storage, is_dead_mount,
     is_mounted, unmount_lazily,
 };
-use godwit_process::{LockedDirectory, Signal, set_parent_death_signal, signal_group};
+use godwit_process::{
+    KEPT_ALLOCATOR_BYTES, LockedDirectory, Signal, keep_freed_memory, set_parent_death_signal, signal_group,
+};
 use godwit_transfer::location::Location;
 
 use super::credentials::credentials_for;
@@ -116,6 +118,7 @@ fn open_storage(args: &MountArgs, cancelled: &Arc<AtomicBool>) -> Result<OpenSto
                 wait_timeout: args.access.wait,
                 threads: args.common.thread_count(),
             };
+            keep_freed_memory(KEPT_ALLOCATOR_BYTES, options.threads + 1);
             let server_path = remote.path.trim_matches('/').to_owned();
             let storage = ServerStorage::new(remote, &credentials, &options, cancelled.clone())?;
             let is_writable = storage.check()?;

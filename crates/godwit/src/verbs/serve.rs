@@ -26,6 +26,7 @@ use godwit_flight::{
     Address, CallLimits, DatasetService, DatasetServiceOptions, FileService, Server, SqlEngine, TransportOptions,
 };
 use godwit_model::ErrorKind;
+use godwit_process::{KEPT_ALLOCATOR_BYTES, keep_freed_memory};
 use godwit_query::{ProcessSqlEngine, StatementLimits, StatementProcessOptions};
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HttpService, HttpServiceOptions, SkippedEntry, TemporaryDatasets};
@@ -137,6 +138,7 @@ fn print_address(
 
 /// Starts the runtime with its threads.
 fn start_runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
+    keep_freed_memory(KEPT_ALLOCATOR_BYTES, threads + 1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     runtime.map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot start threads: {error}")))
 }
@@ -306,26 +308,13 @@ fn statement_engine(
     );
     let command = move |socket: &Path| {
         let mut command = process_command(&options, socket)?;
-        command.envs(allocator_variables(options.memory_bytes, threads)).stderr(Stdio::null());
+        command.stderr(Stdio::null());
         Ok(command)
     };
     let encode_grants = policy_store
         .map(|policy_store| Box::new(move |principal: &Principal| policy_store.encode_grants(principal)) as _);
     let scratch = super::scratch_directory(&args.common);
     Arc::new(ProcessSqlEngine::with_grants(command, limits, scratch, encode_grants))
-}
-
-/// Returns environment variables for the memory allocator of glibc (mallopt(3)) in a statement process. With them, the
-/// allocator keeps some freed memory for the next batch or statement. By default it returns pages to the kernel at
-/// once, and requesting them again takes a seventh of the time of grouping a million rows. The number of arenas is
-/// limited, so that the kept memory stays far below the memory limit of the process.
-fn allocator_variables(memory_bytes: u64, threads: usize) -> [(&'static str, String); 3] {
-    let kept_bytes = (memory_bytes / 16).min(32 << 20);
-    [
-        ("MALLOC_TRIM_THRESHOLD_", kept_bytes.to_string()),
-        ("MALLOC_MMAP_THRESHOLD_", (kept_bytes / 4).to_string()),
-        ("MALLOC_ARENA_MAX", (threads + 1).to_string()),
-    ]
 }
 
 fn file_service_failure(status: godwit_flight::Status) -> Failure {
