@@ -176,6 +176,13 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// [`DatasetError::Changed`] if the file has changed; other variants if the file cannot be read.
     fn parts(&self, scan: &Scan, max_parts: usize) -> Result<Vec<ScanPart>, DatasetError>;
 
+    /// Divides a part into pieces, which are parts themselves. All pieces read in order give the rows of the part. Returns
+    /// the part itself if it is small or cannot be divided. [`read_pieces`](crate::read_pieces) reads several pieces at
+    /// the same time, so a piece should have a few batches.
+    fn pieces(&self, part: &ScanPart) -> Vec<ScanPart> {
+        vec![part.clone()]
+    }
+
     /// Reads a part of a scan. Returns batches with the requested columns; no batch is empty.
     ///
     /// # Errors

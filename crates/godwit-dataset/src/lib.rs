@@ -11,6 +11,7 @@ mod authorizer;
 mod contig_names;
 mod dataset;
 mod encoding;
+mod piece_reader;
 mod principal;
 pub mod web;
 
@@ -23,4 +24,5 @@ pub use dataset::{
     read_only_error,
 };
 pub use encoding::{decode_base64, encode_base64, encode_base64_url, percent_decode, percent_encode_path};
+pub use piece_reader::read_pieces;
 pub use principal::{AuthError, Principal, Visa};

@@ -32,7 +32,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use godwit_auth::{Session, TicketKey, random_bytes};
 use godwit_dataset::web::{WebRequest, WebService};
-use godwit_dataset::{AccessLog, Authorizer, Catalog, Dataset, DatasetError, Principal, Scan, ScanPart};
+use godwit_dataset::{AccessLog, Authorizer, Catalog, Dataset, DatasetError, Principal, Scan, ScanPart, read_pieces};
 use godwit_model::ipc;
 use prost::Message as _;
 use tokio::sync::Semaphore;
@@ -447,7 +447,7 @@ impl DatasetService {
         let (schema, batches) = run_blocking(move || {
             let dataset = open_dataset_part(&*catalog, &part)?;
             let (scan, part) = part.to_scan().map_err(|error| *error)?;
-            Ok((projected_schema(&*dataset, &scan)?, dataset.read(&scan, &part).map_err(dataset_status)?))
+            Ok((projected_schema(&*dataset, &scan)?, read_pieces(&dataset, &scan, &part).map_err(dataset_status)?))
         })
         .await?;
         Ok(stream_batches(schema, batches))

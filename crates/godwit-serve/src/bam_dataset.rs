@@ -172,6 +172,10 @@ impl Dataset for BamDataset {
         Ok(self.index.whole_file_parts(first, self.file.byte_len(), most))
     }
 
+    fn pieces(&self, part: &ScanPart) -> Vec<ScanPart> {
+        self.index.pieces(part, self.file.byte_len())
+    }
+
     fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {
         let mut records = self.file.records_in_chunks(part.ranges.clone());
         if let Some(regions) = &scan.regions {

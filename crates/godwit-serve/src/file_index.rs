@@ -75,6 +75,31 @@ impl FileIndex {
         let ends = cuts.iter().copied().chain([u64::MAX]);
         starts.zip(ends).map(|chunk| ScanPart { ranges: vec![chunk] }).collect()
     }
+
+    /// Divides a part of a file of `bytes` bytes into pieces of about [`PIECE_BYTES`]; returns the part itself if it is
+    /// small.
+    pub(crate) fn pieces(&self, part: &ScanPart, bytes: u64) -> Vec<ScanPart> {
+        let length = |(start, end): FileChunk| (end >> 16).min(bytes).saturating_sub(start >> 16);
+        let is_small = part.ranges.iter().map(|range| length(*range)).sum::<u64>() < MIN_PART_BYTES;
+        let Some(index) = self.usable().filter(|_| !is_small) else { return vec![part.clone()] };
+        let offsets = index.record_offsets();
+        let (mut pieces, mut piece, mut filled) = (Vec::new(), ScanPart::default(), 0);
+        for (mut start, end) in part.ranges.iter().copied() {
+            let inside =
+                offsets.partition_point(|offset| *offset <= start)..offsets.partition_point(|offset| *offset < end);
+            for cut in offsets[inside].iter().copied() {
+                if filled + length((start, cut)) >= PIECE_BYTES {
+                    piece.ranges.push((start, cut));
+                    pieces.push(std::mem::take(&mut piece));
+                    (start, filled) = (cut, 0);
+                }
+            }
+            piece.ranges.push((start, end));
+            filled += length((start, end));
+        }
+        pieces.push(piece);
+        pieces
+    }
 }
 
 /// Returns a description of the problem if the index is older than its data file; `None` otherwise.
@@ -107,6 +132,9 @@ fn read_index(store: &FileStore, index: &FileSnapshot) -> Result<Result<RegionIn
 /// worthwhile.
 const MIN_PART_BYTES: u64 = 1 << 20;
 
+/// Size of a piece of a part, as compressed bytes: a batch of reads, or a few batches of variants.
+const PIECE_BYTES: u64 = 256 << 10;
+
 /// Distributes chunks, in their order, to at most `most` parts of similar size. A chunk is never split, because no
 /// start of a record inside it is known. A part may also contain records between its chunks.
 pub(crate) fn parts_of_chunks(chunks: Vec<FileChunk>, most: usize) -> Vec<ScanPart> {
@@ -131,7 +159,43 @@ pub(crate) fn parts_of_chunks(chunks: Vec<FileChunk>, most: usize) -> Vec<ScanPa
 
 #[cfg(test)]
 mod tests {
+    use godwit_formats::binning_index::{IndexBuilder, IndexFormat};
+    use godwit_io::bgzf::RecordOffsets;
+    use godwit_model::{Contig, Genome};
+
     use super::*;
+
+    #[test]
+    fn pieces_are_cut_at_records_and_have_all_ranges_of_their_part() -> Result<(), Box<dyn std::error::Error>> {
+        let contig = Contig { name: "chr1".to_owned(), length: 400_000_000, alternate: false };
+        let genome = Genome::new(vec![contig])?;
+        let mut builder = IndexBuilder::new(&genome);
+        let block = 10_000;
+        for number in 0..1000 {
+            let offsets = RecordOffsets { start: (number * block) << 16, end: ((number + 1) * block) << 16 };
+            builder.push(0, number as u32 * 20_000, number as u32 * 20_000 + 150, true, offsets)?;
+        }
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("a.bam.bai");
+        builder.write(IndexFormat::Bai, &genome, std::fs::File::create(&path)?)?;
+        let index = FileIndex::Usable(Box::new(RegionIndex::read(&path)?));
+        let ranges = vec![(0, 2_000_000 << 16), (5_000_000 << 16, u64::MAX)];
+        let pieces = index.pieces(&ScanPart { ranges: ranges.clone() }, 1000 * block);
+        assert_eq!(pieces.len(), 27);
+        let mut joined: Vec<FileChunk> = Vec::new();
+        for range in pieces.iter().flat_map(|piece| &piece.ranges) {
+            assert!((range.0 >> 16).is_multiple_of(block), "a record begins there");
+            match joined.last_mut() {
+                Some(last) if last.1 == range.0 => last.1 = range.1,
+                _ => joined.push(*range),
+            }
+        }
+        assert_eq!(joined, ranges);
+        let small = ScanPart { ranges: vec![(0, 1_000_000 << 16)] };
+        assert_eq!(index.pieces(&small, 1000 * block), std::slice::from_ref(&small));
+        assert_eq!(FileIndex::Missing.pieces(&pieces[0], 1000 * block), &pieces[..1]);
+        Ok(())
+    }
 
     #[test]
     fn chunks_that_overlap_are_read_once_and_split_in_order() {

@@ -173,6 +173,10 @@ impl Dataset for VcfDataset {
         Ok(self.index.whole_file_parts(file.first_record_offset(), file.byte_len(), most))
     }
 
+    fn pieces(&self, part: &ScanPart) -> Vec<ScanPart> {
+        self.index.pieces(part, self.snapshot.bytes)
+    }
+
     fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {
         let contigs = scan.regions.as_ref().map(|regions| self.contig_ids(regions)).unwrap_or_default();
         let spans = scan.regions.as_ref().map(|regions| Self::intervals(regions, &contigs));

@@ -248,6 +248,14 @@ impl RegionIndex {
         (0..=self.depth).filter_map(of_level).min().unwrap_or(VirtualOffset::MAX)
     }
 
+    /// Returns the virtual offsets of all records that the index knows, in ascending order.
+    pub fn record_offsets(&self) -> Vec<VirtualOffset> {
+        let mut starts: Vec<VirtualOffset> = self.contigs.iter().flat_map(ContigBins::record_offsets).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
+    }
+
     /// Returns virtual offsets, in ascending order, at which the file can be divided into about `parts` parts of
     /// similar size. A record begins at each of these offsets. `first` is the offset of the first record and `bytes` is
     /// the length of the file; the start and the end of the file are not among the results.
@@ -279,10 +287,8 @@ impl RegionIndex {
     /// # }
     /// ```
     pub fn split_offsets(&self, first: VirtualOffset, bytes: u64, parts: usize) -> Vec<VirtualOffset> {
-        let mut starts: Vec<VirtualOffset> = self.contigs.iter().flat_map(ContigBins::record_offsets).collect();
+        let mut starts = self.record_offsets();
         starts.retain(|start| *start > first);
-        starts.sort_unstable();
-        starts.dedup();
         let from = first >> 16;
         let target_offset =
             |part: usize| from + (bytes.saturating_sub(from) as u128 * part as u128 / parts as u128) as u64;
