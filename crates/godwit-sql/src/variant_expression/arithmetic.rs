@@ -34,7 +34,7 @@ impl Arithmetic {
             }
         };
         if numbers.iter().any(Option::is_some) {
-            result.numbers = numbers;
+            result.numbers = numbers.into();
         }
         Ok(result)
     }
@@ -69,7 +69,7 @@ impl Operand {
                 [Some(first), Some(second)] => binomial_probability(first, second),
                 _ => None,
             };
-            return Self::numbers(vec![probability]);
+            return Self::number(probability);
         };
         let mut alleles = genotypes.iter().map(|genotype| {
             let mut alleles = genotype.split(['/', '|']).map(|allele| allele.parse::<usize>().ok());
@@ -91,7 +91,7 @@ impl Operand {
                 ([Some(first)], [Some(second)]) => binomial_probability(*first, *second),
                 _ => None,
             };
-            return Ok(Self::numbers(vec![probability]));
+            return Ok(Self::number(probability));
         };
         if !self.numbers.is_empty() && !other.numbers.is_empty() && (self.width, other.width) != (1, 1) {
             return Err("binom() of two fields takes one value of each sample, such as AD[:0]".to_owned());

@@ -45,7 +45,7 @@ impl Comparison {
         let mut result = Operand::result_of(left, right);
         let of_sample = |operand: &Operand, sample: usize| match operand.samples {
             Some(_) => operand.numbers_of_sample(sample).to_vec(),
-            None => operand.numbers.clone(),
+            None => operand.numbers.to_vec(),
         };
         let (is_left_empty, is_right_empty) = (left.numbers.is_empty(), right.numbers.is_empty());
         if result.samples.is_none() {

@@ -1,17 +1,21 @@
 //! Evaluates filter expressions of bcftools for one variant.
 
 use datafusion::arrow::array::AsArray;
+use smallvec::{SmallVec, smallvec};
 
 use super::field::texts_at;
 use super::variant_types::types_of_allele;
 use super::{FilterComparison, IdentifierText, Operator, Token, VariantExpression, VariantRow};
+
+/// Numbers of a variant. Most fields have one, which is stored without an allocation.
+pub(super) type Numbers = SmallVec<[Option<f64>; 1]>;
 
 /// Values of a variant, or of each of its samples, and whether they pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Operand {
     pub(super) is_text: bool,
     /// Numbers; of samples, [`Operand::width`] for each sample. Empty if the variant has no value.
-    pub(super) numbers: Vec<Option<f64>>,
+    pub(super) numbers: Numbers,
     pub(super) width: usize,
     /// The text of the variant, with commas between several values; empty if there is none.
     pub(super) text: String,
@@ -30,8 +34,12 @@ pub(super) struct Operand {
 }
 
 impl Operand {
-    pub(super) fn numbers(numbers: Vec<Option<f64>>) -> Self {
+    pub(super) fn numbers(numbers: Numbers) -> Self {
         Self { numbers, ..Self::default() }
+    }
+
+    pub(super) fn number(number: Option<f64>) -> Self {
+        Self::numbers(smallvec![number])
     }
 
     pub(super) fn text(text: String) -> Self {
@@ -40,6 +48,7 @@ impl Operand {
 
     pub(super) fn sample_numbers(numbers: Vec<Option<f64>>, width: usize, samples: Vec<bool>) -> Self {
         let passing = vec![false; samples.len()];
+        let numbers = numbers.into();
         Self { numbers, width, samples: Some(samples), passing, is_field: true, ..Self::default() }
     }
 
@@ -84,7 +93,7 @@ impl Operand {
     fn passing_samples(&self, is_fraction: bool) -> Self {
         let passing = self.used_samples().iter().filter(|sample| self.passing[**sample]).count() as f64;
         let count = if is_fraction { self.passing.len().max(1) as f64 } else { 1.0 };
-        Self::numbers(vec![Some(passing / count)])
+        Self::number(Some(passing / count))
     }
 
     fn passed(passes: bool) -> Self {
@@ -111,9 +120,9 @@ impl Token {
         let mut pop = || stack.pop().ok_or_else(|| "an operator has too few operands".to_owned());
         let texts = |column: &usize| texts_at(&variant.columns[*column], variant.row);
         Ok(match self {
-            Self::Number(number) => Operand::numbers(vec![Some(*number)]),
-            Self::SampleCount => Operand::numbers(vec![Some(variant.sample_count as f64)]),
-            Self::MissingNumber => Operand::numbers(vec![None]),
+            Self::Number(number) => Operand::number(Some(*number)),
+            Self::SampleCount => Operand::number(Some(variant.sample_count as f64)),
+            Self::MissingNumber => Operand::number(None),
             Self::Text(text) => Operand::text(text.clone()),
             Self::Field(field) => field.load(variant)?,
             Self::Special(_) => return Err("a field is not compared with a text".to_owned()),

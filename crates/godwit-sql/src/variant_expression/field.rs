@@ -6,7 +6,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray
 use datafusion::arrow::datatypes::{DataType, Field as ColumnField, Float64Type, Int64Type};
 
 use super::VariantRow;
-use super::evaluation::Operand;
+use super::evaluation::{Numbers, Operand};
 use super::genotype_forms::GenotypeForm;
 
 /// The value that bcftools uses for a missing integer in a list of INFO.
@@ -270,13 +270,13 @@ impl Field {
         let (columns, row) = (variant.columns, variant.row);
         Ok(match self {
             Self::Number { column, offset } => {
-                Operand::numbers(vec![number_at(&columns[*column], row).map(|number| number + offset)])
+                Operand::number(number_at(&columns[*column], row).map(|number| number + offset))
             }
             Self::Text(column) => Operand::text(text_at(&columns[*column], row).unwrap_or(".").to_owned()),
             Self::Alternates { column, subscript } => alternates(list_at(&columns[*column], row), subscript),
             Self::AlternateCount(column) => {
                 let count = list_at(&columns[*column], row).map_or(0, |list| list.len());
-                Operand::numbers(vec![Some(count as f64)])
+                Operand::number(Some(count as f64))
             }
             Self::LengthChanges { reference, alternates } => {
                 let reference = text_at(&columns[*reference], row).unwrap_or_default().len() as f64;
@@ -323,18 +323,18 @@ fn alternates(list: Option<ArrayRef>, subscript: &Subscript) -> Operand {
 
 /// Returns the number of genotypes with a missing allele that is not phased (`filters_set_nmissing` in `filter.c`).
 fn missing_genotypes(genotypes: Option<ArrayRef>, is_fraction: bool) -> Operand {
-    let Some(genotypes) = genotypes else { return Operand::numbers(Vec::new()) };
+    let Some(genotypes) = genotypes else { return Operand::numbers(Numbers::new()) };
     let is_missing = |text: &&str| text.starts_with('.') || text.contains("/.");
     let missing = texts_of(&genotypes).filter(is_missing).count() as f64;
     let number = if is_fraction { missing / genotypes.len() as f64 } else { missing };
-    Operand::numbers(vec![Some(number)])
+    Operand::number(Some(number))
 }
 
 fn info(column: &ArrayRef, row: usize, kind: ValueKind, subscript: Option<&Subscript>) -> Operand {
     match (kind, subscript) {
         (ValueKind::Flag, _) => {
             let flags: &BooleanArray = column.as_boolean();
-            Operand::numbers(vec![Some(f64::from(flags.is_valid(row) && flags.value(row)))])
+            Operand::number(Some(f64::from(flags.is_valid(row) && flags.value(row))))
         }
         (ValueKind::Text, None) => Operand::text(text_at(column, row).unwrap_or_default().to_owned()),
         (_, None) => Operand::numbers(number_at(column, row).into_iter().map(Some).collect()),
@@ -420,9 +420,9 @@ impl AlleleCountColumns {
         let counts = self.counts(variant)?;
         let total = counts.as_ref().map_or(0.0, |counts| counts.iter().sum());
         if kind == AlleleCountKind::Total {
-            return Ok(Operand::numbers(vec![Some(total)]));
+            return Ok(Operand::number(Some(total)));
         }
-        let Some(counts) = counts.filter(|_| total > 0.0) else { return Ok(Operand::numbers(Vec::new())) };
+        let Some(counts) = counts.filter(|_| total > 0.0) else { return Ok(Operand::numbers(Numbers::new())) };
         let alternates = match subscript {
             Subscript::One(index) => vec![counts.get(index + 1).copied().unwrap_or_default()],
             Subscript::Several { .. } if counts.len() == 1 => vec![0.0],

@@ -30,8 +30,8 @@ impl Function {
             },
             Self::Absolute => argument.map_numbers(f64::abs),
             Self::Phred => argument.map_numbers(|number| PHRED_FACTOR * number.ln()),
-            Self::Count => Operand::numbers(vec![Some(argument.count() as f64)]),
-            Self::TextLength => Operand::numbers(argument.text_lengths()),
+            Self::Count => Operand::number(Some(argument.count() as f64)),
+            Self::TextLength => Operand::numbers(argument.text_lengths().into()),
         }
     }
 }
