@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use godwit_flight::{FlightError, ParameterValues};
 use godwit_model::message_with_causes;
 
@@ -93,22 +93,13 @@ impl StatementParameters {
         if let Some((unknown, _)) = self.0.iter().find(|(name, _)| parameters.index_of(&dollar_name(name)).is_err()) {
             return Err(ParameterError::Unknown { name: dollar_name(unknown) });
         }
-        let column = |field: &Arc<arrow_schema::Field>| {
-            let (name, data_type) = (field.name().clone(), field.data_type().clone());
+        let column = |field: &Arc<Field>| {
+            let name = field.name().clone();
             let mut texts = self.0.iter().filter(|(own, _)| dollar_name(own) == name).map(|(_, text)| text);
             match (texts.next(), texts.next()) {
                 (None, _) => Err(ParameterError::Missing { name }),
                 (Some(_), Some(_)) => Err(ParameterError::Repeated { name }),
-                (Some(text), None) => {
-                    let array: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
-                    let options = CastOptions { safe: false, ..CastOptions::default() };
-                    cast_with_options(&array, &data_type, &options).map_err(|source| ParameterError::InvalidValue {
-                        name,
-                        text: text.clone(),
-                        data_type,
-                        source,
-                    })
-                }
+                (Some(text), None) => value_of_text(text, field),
             }
         };
         let columns = parameters.fields().iter().map(column).collect::<Result<Vec<_>, _>>()?;
@@ -117,4 +108,19 @@ impl StatementParameters {
         let row = RecordBatch::try_new_with_options(schema, columns, &one_row);
         Ok(row.expect("each column has one value of the type of its field"))
     }
+}
+
+/// Converts a text to the type of a parameter; returns an array with this value.
+///
+/// # Errors
+/// [`ParameterError::InvalidValue`] if the text is not a value of this type.
+pub fn value_of_text(text: &str, parameter: &Field) -> Result<ArrayRef, ParameterError> {
+    let array: ArrayRef = Arc::new(StringArray::from(vec![text]));
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&array, parameter.data_type(), &options).map_err(|source| ParameterError::InvalidValue {
+        name: parameter.name().clone(),
+        text: text.to_owned(),
+        data_type: parameter.data_type().clone(),
+        source,
+    })
 }
