@@ -74,3 +74,16 @@ fn values_have_the_types_of_their_parameters_here_and_at_a_server() {
         query(&place, "SELECT $1 AS a", &["chr1"]).assert_rejected(&[2], &["NAME=VALUE"]);
     }
 }
+
+#[test]
+fn files_that_hold_no_row_of_parameters_are_rejected() {
+    let directory = data_directory();
+    let place = |file: &str, more: &[&str]| {
+        let (data, file) = (directory.to_str().expect("scratch paths are text"), directory.join(file));
+        let file = file.to_str().expect("scratch paths are text");
+        query(&["--data", data, "--parameters-from", file], "SELECT $1 AS a", more)
+    };
+    place("x.bed", &[]).assert_rejected(&[3], &["cannot read parameters from", "x.bed"]);
+    place("absent", &[]).assert_rejected(&[4], &["cannot read parameters from", "absent"]);
+    place("x.bed", &["1=x"]).assert_rejected(&[2], &["--parameters-from", "--parameter"]);
+}
