@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import gc
+import gzip
 import os
 import subprocess
 import tempfile
@@ -166,8 +167,23 @@ class DirectorySession(unittest.TestCase):
             with self.assertRaises(godwit.UsageError) as raised:
                 self.session.sql(statement, parameters).to_arrow()
             self.assertIn(expected, str(raised.exception))
-        with self.assertRaisesRegex(godwit.UsageError, "with parameters"):
-            self.session.sql("SELECT * FROM reads('sample.bam') WHERE name = $1", ["x"]).write_bam("never.bam")
+        with self.assertRaisesRegex(godwit.UsageError, "parameter \\$2"):
+            self.session.sql("SELECT * FROM reads('sample.bam') WHERE name = $1", ["x", 5]).write_bam("never.bam")
+
+    def test_files_of_records_are_written_from_statements_with_parameters(self):
+        statement = "SELECT * FROM reads('sample.bam') WHERE contig = $contig AND mapping_quality >= $least AND name <> coalesce($hidden, '')"
+        parameters = {"least": 30, "contig": "chr2", "hidden": None}
+        variants = "##fileformat=VCFv4.2\n##contig=<ID=1>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+        variants += "".join(f"1\t{position}\t.\tA\tC\t.\t.\t.\n" for position in [10, 20, 30])
+        with tempfile.TemporaryDirectory() as directory:
+            target = Path(directory) / "chr2.bam"
+            self.session.sql(f"{statement} ORDER BY position", parameters).write_bam(target)
+            self.assertEqual(sorted(samtools(target)), sorted(samtools("-q", "30", RUN / "sample.bam", "chr2")))
+            (Path(directory) / "v.vcf").write_text(variants)
+            with godwit.open(directory) as session:
+                query = session.sql("SELECT * FROM variants('v.vcf') WHERE position + 1 BETWEEN $1 AND $2 ORDER BY position LIMIT $3", [15, 30, 1])
+                written = gzip.decompress(query.write_vcf(Path(directory) / "w.vcf.gz").read_bytes()).decode()
+            self.assertEqual([line.split("\t")[1] for line in written.splitlines() if not line.startswith("#")], ["20"])
 
     def test_genotypes_are_rows_and_matrices(self):
         header = "##fileformat=VCFv4.2\n##contig=<ID=1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description=x>\n"

@@ -165,6 +165,42 @@ fn the_python_client_reads_from_another_pool_member_and_uploads_tables_once() {
 }
 
 #[test]
+fn statements_with_parameters_run_through_a_pool_also_after_a_member_is_lost() {
+    needs!("python3");
+    let mut pool = ServerPool::new_stopped("pool-parameters", "round-robin", 2, &[]);
+    fs::write(pool.root.join("genes.csv"), "name,contig\nA,chr1\nB,chr2\nC,chr2\nD,chr3\n").expect("it can be written");
+    let header = "##fileformat=VCFv4.2\n##contig=<ID=chr1>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+    let variants = format!("{header}chr1\t9\t.\tA\tC\t.\t.\t.\nchr1\t19\t.\tA\tC\t.\t.\t.\n");
+    fs::write(pool.root.join("v.vcf"), variants).expect("it can be written");
+    (0..2).for_each(|node| pool.start_member(node));
+    pool.wait_until_health_is(&[true; 2]);
+    let target = pool.client_directory.join("w.vcf.gz");
+    let mut python = crate::python::python_command("columns");
+    python.arg(columns_script("pool_parameters.py")).args([path_text(&pool.description), path_text(&target)]);
+    let mut running =
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
+    let mut told = std::io::BufReader::new(running.stdout.take().expect("it is piped"));
+    let mut answer = || {
+        let lines = std::io::BufRead::lines(told.by_ref()).map(|line| line.expect("it prints text"));
+        let rows: Vec<String> = lines.take_while(|line| line != "in the middle").collect();
+        let written = fs::read(&target).expect("it was written");
+        fs::remove_file(&target).expect("it can be removed");
+        (rows, written)
+    };
+    let (rows, written) = answer();
+    assert_eq!(rows, ["B", "B C"]);
+    let node = pool.member_of_process(running.id()).expect("it is connected");
+    pool.members[node] = None;
+    let mut stdin = running.stdin.take().expect("it is piped");
+    stdin.write_all(b"on\n").expect("it reads");
+    assert_eq!(answer(), (rows, written));
+    stdin.write_all(b"on\n").expect("it reads");
+    let done = running.wait_with_output().expect("it can be waited for");
+    let warned = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && warned.contains("continuing at another member"), "{warned}");
+}
+
+#[test]
 fn a_python_client_exits_normally_during_a_health_check() {
     needs!("python3");
     let mut pool = ServerPool::new_stopped("pool-exit", "connections", 1, &[]);

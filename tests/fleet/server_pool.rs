@@ -14,6 +14,7 @@ use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
 use crate::run::formats::{run_python, to_lines};
+use crate::serve::authentication::self_signed_certificate_for;
 use crate::serve::http_client::get;
 pub(super) use crate::transfer::copies::path_text;
 
@@ -404,4 +405,71 @@ fn a_server_that_is_not_in_its_pool_file_warns() {
     });
     send_signal(server.process_id(), libc::SIGTERM);
     server.wait_with_output();
+}
+
+#[test]
+fn members_with_an_untrusted_certificate_are_logged_once_by_members_and_clients() {
+    needs!("openssl", "python3");
+    let directory = scratch::directory("pool-untrusted");
+    fs::write(directory.join("genes.csv"), "name\nA\n").expect("it can be written");
+    let hosts = [own_loopback_host(), own_loopback_host()];
+    let certificates = hosts.clone().map(|host| {
+        let own = directory.join(&host);
+        fs::create_dir(&own).expect("it can be made");
+        self_signed_certificate_for(&own, &format!("IP:{host}"))
+    });
+    let urls = hosts.clone().map(|host| format!("grpc+tls://{host}:8815"));
+    let nodes = urls.clone().map(|url| format!("\n[[node]]\nurl = \"{url}\"\n"));
+    let pool = directory.join("pool.toml");
+    fs::write(&pool, format!("name = \"storage\"\n{}", nodes.concat())).expect("it can be written");
+    let log = |member: usize| fs::read_to_string(directory.join(format!("log{member}"))).unwrap_or_default();
+    // Each member trusts only its own certificate.
+    let start = |member: usize| {
+        let (certificate, key) = &certificates[member];
+        let file = fs::File::create(directory.join(format!("log{member}"))).expect("it can be made");
+        let serve = godwit().arg("serve").arg("--root").arg(&directory).args(["--pool", path_text(&pool)]);
+        let serve = serve.args(["--listen", &format!("{}:8815", hosts[member]), "--ca", path_text(certificate)]);
+        let serve = serve.args(["--tls-cert", path_text(certificate), "--tls-key", path_text(key)]);
+        serve.stderr(file).end_with_this_thread().spawn()
+    };
+    let servers = [0, 1].map(start);
+    let rejected = |member: usize| format!("{} receives no new streams: the certificate of", urls[member]);
+    for member in [0, 1] {
+        wait_until("the other member is logged", || log(member).contains(&rejected(1 - member)));
+    }
+    let not_used = format!("pool storage: {} is not used: the certificate of {}", urls[0], hosts[0]);
+    let query = |ca: &Path, wait: &str| {
+        let words =
+            ["query", "SELECT name FROM genes", "--format", "csv", "--at", &ServerPool::url(""), "--wait", wait];
+        godwit().args(words).args(["--pool", path_text(&pool), "--ca", path_text(ca)]).run()
+    };
+    let done = query(&certificates[1].0, "60s");
+    assert_eq!(done.stdout, "name\nA\n", "{}", done.describe());
+    assert_eq!(done.stderr.matches(&not_used).count(), 1, "{}", done.describe());
+    assert!(done.stderr.contains("--ca"), "{}", done.describe());
+    let stranger = directory.join("stranger");
+    fs::create_dir(&stranger).expect("it can be made");
+    let stranger = self_signed_certificate_for(&stranger, "IP:127.0.0.1").0;
+    query(&stranger, "60s").assert_rejected(&[EXIT_REMOTE], &["is not trusted", "--ca"]);
+
+    let script = "import logging, sys, godwit\nlogging.basicConfig(format='%(message)s')\n\
+        with godwit.connect('godwit+pool://storage', pool=sys.argv[1], ca=sys.argv[2], wait=60) as session:\n    \
+        print(session.sql('SELECT name FROM genes').to_arrow()['name'].to_pylist())\n";
+    let python = |ca: &Path| {
+        let mut python = crate::python::python_command("columns");
+        python.args(["-c", script, path_text(&pool), path_text(ca)]).output().expect("python starts")
+    };
+    let done = python(&certificates[1].0);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "['A']\n", "{said}");
+    let not_used = format!("pool storage: {0} is not used: the certificate of {0} is not trusted", urls[0]);
+    assert!(said.matches(&not_used).count() == 1 && said.contains("ca="), "{said}");
+    let said = python(&stranger).stderr;
+    assert!(String::from_utf8_lossy(&said).contains("RemoteError: the certificate of"), "{said:?}");
+
+    for (member, server) in servers.into_iter().enumerate() {
+        send_signal(server.process_id(), libc::SIGTERM);
+        server.wait_with_output();
+        assert_eq!(log(member).matches(&rejected(1 - member)).count(), 1, "{}", log(member));
+    }
 }

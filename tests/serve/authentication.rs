@@ -17,12 +17,17 @@ fn path_text(path: &Path) -> &str {
 
 /// Creates a self-signed certificate for this machine, and its key.
 pub fn self_signed_certificate(directory: &Path) -> (PathBuf, PathBuf) {
+    self_signed_certificate_for(directory, "DNS:localhost,IP:127.0.0.1")
+}
+
+/// Creates a self-signed certificate for these names, and its key.
+pub fn self_signed_certificate_for(directory: &Path, names: &str) -> (PathBuf, PathBuf) {
     let (certificate, key) = (directory.join("server.pem"), directory.join("server.key"));
     let mut openssl: Command = Tool::require("openssl").command();
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
     openssl.args([
         "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        &format!("subjectAltName={names}"),
         // rustls rejects a server certificate that is marked as the certificate of an authority.
         "-addext",
         "basicConstraints=critical,CA:FALSE",

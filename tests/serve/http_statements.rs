@@ -86,6 +86,11 @@ fn parameters_are_values_and_not_text_of_the_statement() {
     assert_eq!((found.status, found.body.as_str()), (200, "{\"position\":7}\n"));
     let quoted = json(r#"{"sql": "SELECT position FROM \"x.bed\" WHERE contig = $1", "parameters": ["' OR true --"]}"#);
     assert_eq!((quoted.status, quoted.body.as_str()), (200, ""));
+    for count in ["1", "\"1\""] {
+        let limited = r#"{"sql": "SELECT position FROM \"x.bed\" ORDER BY position LIMIT $1 OFFSET $2", "parameters": [COUNT, COUNT]}"#;
+        let limited = json(&limited.replace("COUNT", count));
+        assert_eq!((limited.status, limited.body.as_str()), (200, "{\"position\":5}\n"), "{count}");
+    }
     assert_eq!(error_code(&json(r#"{"sql": "SELECT $1", "parameters": [[1]]}"#)), "400 InvalidArgument");
     assert_eq!(error_code(&json("no JSON")), "400 InvalidArgument");
 }

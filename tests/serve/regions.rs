@@ -172,8 +172,19 @@ fn the_region_of_unplaced_reads_is_rejected_where_there_are_none() {
         let told = godwit().arg("query").arg(sql).arg("--data").arg(&directory).run();
         told.assert_rejected(&[2], &["unplaced reads", "there are none"]);
     }
-    let told = godwit().args(["query", "SELECT * FROM coverage('sample.bam', '*')", "--data"]).arg(&out).run();
-    told.assert_rejected(&[2], &["unplaced reads"]);
+    let rejected = |call: &str, words: &[&str]| {
+        let sql = format!("SELECT count(*) FROM {call}");
+        godwit().args(["query", &sql, "--data"]).arg(&out).run().assert_rejected(&[2], words);
+    };
+    for function in ["coverage", "pileup", "mismatches"] {
+        rejected(&format!("{function}('sample.bam', '*')"), &["unplaced reads", "no position", "chr20:1-1000"]);
+        rejected(&format!("{function}('sample.bam', 'chr9')"), &["sample.bam", "no contig \"chr9\""]);
+        rejected(&format!("{function}('sample.bam', 5)"), &["optionally a region", "chr20:1-1000"]);
+    }
+    for call in ["reads('sample.bam', '*')", "coverage_windows('sample.bam', '*')", "overlaps('sample.bam', 'a', '*')"]
+    {
+        rejected(call, &["single quotes", "WHERE region('chr20:1-1000')"]);
+    }
 }
 
 #[test]

@@ -42,6 +42,10 @@ fn values_have_the_types_of_their_parameters_here_and_at_a_server() {
                 &["share=0.75", "day=2026-11-30"],
                 &["a"],
             ),
+            ("SELECT name FROM \"x.bed\" ORDER BY end_position LIMIT $n OFFSET $skip", &["n=1", "skip=1"], &["--"]),
+            ("SELECT name FROM \"x.bed\" WHERE position > $n LIMIT $n", &["n=6"], &["--", "x"]),
+            ("SELECT name FROM \"x.bed\" WHERE $at BETWEEN position AND end_position", &["at=50"], &["x"]),
+            ("SELECT substr(name, $from) AS end FROM \"x.bed\" WHERE contig = 'chr1'", &["from=2"], &["t's", "-"]),
             // BED lists no contigs, so the whole text is a contig that does not exist.
             ("SELECT name FROM \"x.bed\" WHERE region($1)", &["1=') OR ('"], &[]),
             ("SELECT $text AS text", &["text=a=b; DROP TABLE x"], &["a=b; DROP TABLE x"]),
@@ -57,9 +61,29 @@ fn values_have_the_types_of_their_parameters_here_and_at_a_server() {
             ("SELECT $a AS a", &["a=1", "a=2"], &["parameter $a", "more than one value"]),
             ("SELECT name FROM \"x.bed\" WHERE position > $1", &["1=five"], &["\"five\"", "parameter $1", "Int"]),
             ("SELECT name FROM \"x.bed\" WHERE position > $1", &[], &["parameter $1", "no value"]),
+            ("SELECT name FROM \"x.bed\" LIMIT $n", &["n=ten"], &["\"ten\"", "parameter $n", "Int64"]),
+            ("SELECT name FROM \"x.bed\" LIMIT $n", &["n=-1"], &["LIMIT", "-1"]),
+            (
+                "SELECT name FROM \"x.bed\" WHERE name = $n LIMIT $n",
+                &["n=1"],
+                &["parameter $n", "whole number and text"],
+            ),
         ] {
             query(&place, sql, parameters).assert_rejected(&[2], words);
         }
         query(&place, "SELECT $1 AS a", &["chr1"]).assert_rejected(&[2], &["NAME=VALUE"]);
     }
+}
+
+#[test]
+fn files_that_hold_no_row_of_parameters_are_rejected() {
+    let directory = data_directory();
+    let place = |file: &str, more: &[&str]| {
+        let (data, file) = (directory.to_str().expect("scratch paths are text"), directory.join(file));
+        let file = file.to_str().expect("scratch paths are text");
+        query(&["--data", data, "--parameters-from", file], "SELECT $1 AS a", more)
+    };
+    place("x.bed", &[]).assert_rejected(&[3], &["cannot read parameters from", "x.bed"]);
+    place("absent", &[]).assert_rejected(&[4], &["cannot read parameters from", "absent"]);
+    place("x.bed", &["1=x"]).assert_rejected(&[2], &["--parameters-from", "--parameter"]);
 }

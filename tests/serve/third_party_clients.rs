@@ -85,6 +85,8 @@ fn adbc_polars_and_duckdb_ask_with_sql() {
         })
         .collect();
     assert_eq!(client_output(&served, &["query_prepared", parameters, "0", "30"]), expected);
+    let limited = "SELECT count(*) FROM (SELECT name FROM reads('sample.bam') LIMIT $1)";
+    assert_eq!(client_output(&served, &["query_prepared", limited, "3"]), ["3"]);
     let rows = format!("SELECT position FROM reads('sample.bam') WHERE region('{region}')");
     let by_duckdb = client_output(&served, &["query_duckdb", &rows]);
     assert!(by_duckdb[0].starts_with(&format!("{in_region} ")), "{by_duckdb:?}");

@@ -128,6 +128,19 @@ pub enum FlightError {
     },
 }
 
+impl FlightError {
+    /// Returns whether the server is lost or stopping, and did not reject the client.
+    pub(crate) fn is_server_lost(&self) -> bool {
+        match self {
+            // `InvalidData` means that the peer does not use TLS, for which another attempt would not help.
+            Self::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
+            Self::Connection { .. } | Self::Io { .. } | Self::MissingStatus { .. } => true,
+            Self::Status { status, .. } => status.code() == Code::Unavailable,
+            _ => false,
+        }
+    }
+}
+
 /// Returns the message of a status, or the description of its code if the message is empty.
 fn status_message(status: &Status) -> &str {
     if status.message().is_empty() { status.code().description() } else { status.message() }

@@ -38,7 +38,6 @@
 
 mod access_recorder;
 mod action_names;
-mod batch_split;
 mod call_streams;
 mod call_type;
 pub mod client;
@@ -75,7 +74,6 @@ pub use tonic::service::Routes;
 pub use tonic::{Code, Status};
 
 pub use action_names::SERVER_STATUS;
-pub use batch_split::{BATCH_SPLIT_BYTES, split_batch};
 pub use call_streams::{BatchItem, Download, ExchangeStream, PutResultStream, StatusFuture};
 pub use client::{BatchSender, Batches, Client, ParameterValues, PutResults as Answered};
 pub use codec::FlightStreamChunk;

@@ -27,6 +27,9 @@ use crate::trace::OpenSpan;
 /// of hours.
 const DURATION_BUCKETS_S: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 14400.0];
 
+/// Outcomes of a record of the audit log: written, failed, or passed on without waiting for the outcome.
+const AUDIT_OUTCOMES: [&str; 3] = ["recorded", "failed", "noted"];
+
 type OneLabel = [(&'static str, &'static str); 1];
 type CallLabels = [(&'static str, String); 2];
 
@@ -101,7 +104,8 @@ impl Default for ServerMetrics {
 
         let connections = Gauge::default();
         registry.register("open_connections", "Open connections", connections.clone());
-        let (rejections, audit_records) = (Family::default(), Family::default());
+        let (rejections, audit_records) =
+            (counters("reason", &RejectionReason::NAMES), counters("outcome", &AUDIT_OUTCOMES));
         registry.register("refused_callers", "Rejected calls and connections, by reason", rejections.clone());
         registry.register("audit_lines", "Accesses passed to the audit log, by outcome", audit_records.clone());
         let (workers, worker_limit) = (Family::default(), Gauge::default());
@@ -126,6 +130,19 @@ pub(crate) enum RejectionReason {
     Limit,
 }
 
+impl RejectionReason {
+    /// The values of the label `reason`, in the order of the variants.
+    const NAMES: [&str; 5] = ["token", "grant", "host", "connections", "limit"];
+}
+
+/// Returns counters that exist from the start, one for each value of a label: `rate()` of Prometheus does not see the first
+/// event of a counter that begins with it.
+fn counters(label: &'static str, values: &[&'static str]) -> Family<OneLabel, Counter> {
+    let family = Family::default();
+    values.iter().for_each(|value| drop(family.get_or_create(&[(label, *value)])));
+    family
+}
+
 impl ServerMetrics {
     /// Counts a call as open until the returned value is dropped.
     pub(crate) fn start_call(self: &Arc<Self>, call_type: CallType) -> MeteredCall {
@@ -145,14 +162,7 @@ impl ServerMetrics {
     }
 
     pub(crate) fn count_rejection(&self, reason: RejectionReason) {
-        let reason = match reason {
-            RejectionReason::Token => "token",
-            RejectionReason::Scope => "grant",
-            RejectionReason::Host => "host",
-            RejectionReason::Connections => "connections",
-            RejectionReason::Limit => "limit",
-        };
-        self.rejections.get_or_create(&[("reason", reason)]).inc();
+        self.rejections.get_or_create(&[("reason", RejectionReason::NAMES[reason as usize])]).inc();
     }
 
     pub(crate) fn set_workers(&self, workers: StatementWorkers) {
@@ -293,7 +303,7 @@ impl AccessLog for MeteredAccessLog {
     fn record(&self, access: AccessRecord) -> AccessLogFuture<'_> {
         Box::pin(async move {
             let recorded = self.log.record(access).await;
-            let outcome = if recorded.is_ok() { "recorded" } else { "failed" };
+            let outcome = AUDIT_OUTCOMES[usize::from(recorded.is_err())];
             self.metrics.audit_records.get_or_create(&[("outcome", outcome)]).inc();
             recorded
         })
@@ -303,7 +313,7 @@ impl AccessLog for MeteredAccessLog {
         self.log.record_in_background(access);
         // Count the record as noted: whether writing succeeds is not visible here. After a failure, the log rejects all
         // later records.
-        self.metrics.audit_records.get_or_create(&[("outcome", "noted")]).inc();
+        self.metrics.audit_records.get_or_create(&[("outcome", AUDIT_OUTCOMES[2])]).inc();
     }
 }
 
@@ -333,6 +343,14 @@ mod tests {
             "godwit_call_seconds_count{verb=\"DoGet\"} 2",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn counters_with_known_labels_exist_before_their_first_event() {
+        let (_, text) = encoded_for(&ServerMetrics::default(), "*/*");
+        for sample in ["refused_callers_total{reason=\"limit\"}", "audit_lines_total{outcome=\"failed\"}"] {
+            assert!(text.contains(&format!("godwit_{sample} 0\n")), "{sample} is not in\n{text}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! This crate does not do I/O, start threads or contain async code. Positions are 0-based and intervals half-open
 //! ([`Interval`]); 1-based positions occur only in text that is parsed or printed.
 
+mod batch_split;
 mod block;
 mod error_causes;
 mod error_kind;
@@ -22,6 +23,7 @@ pub mod schema;
 mod signature;
 mod suggestion;
 
+pub use batch_split::{batch_bytes, split_batch};
 pub use block::{BlockId, RecordId};
 pub use error_causes::{is_system_failure, message_with_causes};
 pub use error_kind::ErrorKind;

@@ -1,7 +1,7 @@
 //! Linux system calls for child processes that the standard library does not offer.
 
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 
 /// Makes the kernel send SIGKILL to the child when the thread that starts the child exits (`PR_SET_PDEATHSIG`,
 /// prctl(2)). So this thread must run as long as the child is needed. Children of the child are not killed.
@@ -32,6 +32,15 @@ pub fn set_parent_death_signal(command: &mut Command) {
 pub fn describe_signal(signal: i32) -> String {
     let cause = if signal == libc::SIGKILL { " (the system does this when memory is exhausted)" } else { "" };
     format!("was killed by signal {signal}{cause}")
+}
+
+/// Describes the end of a process for messages: `exited with status 3`, or by a signal as [`describe_signal`] does.
+pub fn describe_exit(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => describe_signal(signal),
+        (None, None) => format!("ended with {status}"),
+    }
 }
 
 /// A signal to send to every process of a process group.
@@ -89,6 +98,14 @@ pub fn wait_for_exit(id: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exit_is_described_by_its_status_or_its_signal() {
+        let describe = |script: &str| describe_exit(Command::new("sh").args(["-c", script]).status().unwrap());
+        assert_eq!(describe("exit 3"), "exited with status 3");
+        assert_eq!(describe("kill -TERM $$"), "was killed by signal 15");
+        assert!(describe("kill -KILL $$").starts_with("was killed by signal 9 (the system does this"));
+    }
 
     #[test]
     fn an_exited_child_is_detected_and_can_still_be_waited_for() {

@@ -16,7 +16,9 @@ mod locked_directory;
 mod temporary_paths;
 
 pub use allocator::{KEPT_ALLOCATOR_BYTES, keep_freed_memory};
-pub use child_processes::{Signal, describe_signal, has_exited, set_parent_death_signal, signal_group, wait_for_exit};
+pub use child_processes::{
+    Signal, describe_exit, describe_signal, has_exited, set_parent_death_signal, signal_group, wait_for_exit,
+};
 pub use descendants::terminate_descendants;
 pub use locked_directory::LockedDirectory;
 pub use temporary_paths::{

@@ -33,7 +33,7 @@ pub use remote_rows::RemoteRows;
 pub use row_writer::{RowFormat, RowWriter};
 pub use rows::{Rows, without_metadata};
 pub use scoring_client::{ModelDescription, ModelName, ScoreError, ScoredRows, without_traceback};
-pub use statement_parameters::{ParameterError, StatementParameters};
+pub use statement_parameters::{ParameterError, StatementParameters, value_of_text};
 pub use statement_request::{
     READY_LINE, StatementRequest, fraction_to_bytes, schema_from_bytes, schema_to_bytes, statement_transport_options,
 };

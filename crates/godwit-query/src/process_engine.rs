@@ -127,7 +127,7 @@ impl ProcessGuard {
         }
         let _ = self.0.kill();
         let status = self.0.wait()?;
-        Err(io::Error::other(format!("the process exited with {status}")))
+        Err(io::Error::other(format!("the process {}", godwit_process::describe_exit(status))))
     }
 }
 

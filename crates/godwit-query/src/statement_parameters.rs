@@ -1,14 +1,16 @@
-//! Values of the parameters of a statement, which a client has as texts.
+//! Values of the parameters of a statement, which a client has as texts or as a row.
 
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use godwit_flight::{FlightError, ParameterValues};
-use godwit_model::message_with_causes;
+use godwit_model::panics::catch_panic;
+use godwit_model::{ipc, message_with_causes};
 
-/// The values of the parameters of a statement as texts, by the names of the parameters.
+/// The values of the parameters of a statement: texts by the names of the parameters, or a row of typed values.
 ///
 /// # Examples
 ///
@@ -25,7 +27,11 @@ use godwit_model::message_with_causes;
 /// # Ok::<(), godwit_query::ParameterError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct StatementParameters(Vec<(String, String)>);
+pub struct StatementParameters {
+    texts: Vec<(String, String)>,
+    /// The row, which excludes texts.
+    row: Option<RecordBatch>,
+}
 
 /// A value that does not fit the parameters of a statement.
 #[derive(Debug, thiserror::Error)]
@@ -66,13 +72,53 @@ pub enum ParameterError {
 impl StatementParameters {
     /// Creates parameters from pairs of a name and a value. Names have no dollar sign: `contig` for `$contig`, `1` for
     /// `$1`.
-    pub fn new(values: Vec<(String, String)>) -> Self {
-        Self(values)
+    pub fn new(texts: Vec<(String, String)>) -> Self {
+        Self { texts, row: None }
+    }
+
+    /// Reads a row of typed values from an Arrow IPC stream. Its columns have the names of the parameters, `$contig` or
+    /// `$1`.
+    ///
+    /// # Errors
+    /// [`ArrowError`] if the bytes are not an Arrow IPC stream with one row.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    /// use godwit_query::StatementParameters;
+    ///
+    /// let row = RecordBatch::try_from_iter([("$first", Arc::new(Int64Array::from(vec![100])) as ArrayRef)])?;
+    /// let parameters = StatementParameters::from_stream(&godwit_model::ipc::batch_to_bytes(&row)?)?;
+    /// assert_eq!(parameters.texts(), [("first".to_owned(), "100".to_owned())]);
+    /// # Ok::<(), arrow_schema::ArrowError>(())
+    /// ```
+    pub fn from_stream(bytes: &[u8]) -> Result<Self, ArrowError> {
+        let contradictory = || Err(ArrowError::IpcError("its buffers contradict its header".to_owned()));
+        let row = catch_panic(|| ipc::batch_from_bytes(bytes)).unwrap_or_else(contradictory)?;
+        match row.num_rows() {
+            1 => Ok(Self { texts: Vec::new(), row: Some(row) }),
+            rows => Err(ArrowError::InvalidArgumentError(format!("values of parameters are one row, not {rows}"))),
+        }
     }
 
     /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.texts.is_empty() && self.row.is_none()
+    }
+
+    /// Returns pairs of a name without the dollar sign and a value as text, for messages and logs.
+    pub fn texts(&self) -> Vec<(String, String)> {
+        let Some(row) = &self.row else { return self.texts.clone() };
+        let schema = row.schema();
+        let columns = schema.fields().iter().zip(row.columns());
+        let value = |(field, column): (&Arc<Field>, &ArrayRef)| {
+            let text = array_value_to_string(column, 0).unwrap_or_default();
+            (field.name().trim_start_matches('$').to_owned(), text)
+        };
+        columns.map(value).collect()
     }
 
     /// Returns the values for a remote statement; `None` if there are none.
@@ -84,31 +130,27 @@ impl StatementParameters {
         (!self.is_empty()).then(|| Arc::new(to_row) as ParameterValues)
     }
 
-    /// Converts the values to the types of the parameters of a statement, and returns them as one row.
+    /// Converts the texts to the types of the parameters of a statement, and returns them as one row. Returns a row of typed
+    /// values unchanged.
     ///
     /// # Errors
     /// [`ParameterError`] if the names differ from those of the statement, or a text cannot be converted.
     pub fn to_row(&self, parameters: &Schema) -> Result<RecordBatch, ParameterError> {
+        if let Some(row) = &self.row {
+            return Ok(row.clone());
+        }
         let dollar_name = |name: &str| format!("${name}");
-        if let Some((unknown, _)) = self.0.iter().find(|(name, _)| parameters.index_of(&dollar_name(name)).is_err()) {
+        if let Some((unknown, _)) = self.texts.iter().find(|(name, _)| parameters.index_of(&dollar_name(name)).is_err())
+        {
             return Err(ParameterError::Unknown { name: dollar_name(unknown) });
         }
-        let column = |field: &Arc<arrow_schema::Field>| {
-            let (name, data_type) = (field.name().clone(), field.data_type().clone());
-            let mut texts = self.0.iter().filter(|(own, _)| dollar_name(own) == name).map(|(_, text)| text);
+        let column = |field: &Arc<Field>| {
+            let name = field.name().clone();
+            let mut texts = self.texts.iter().filter(|(own, _)| dollar_name(own) == name).map(|(_, text)| text);
             match (texts.next(), texts.next()) {
                 (None, _) => Err(ParameterError::Missing { name }),
                 (Some(_), Some(_)) => Err(ParameterError::Repeated { name }),
-                (Some(text), None) => {
-                    let array: ArrayRef = Arc::new(StringArray::from(vec![text.as_str()]));
-                    let options = CastOptions { safe: false, ..CastOptions::default() };
-                    cast_with_options(&array, &data_type, &options).map_err(|source| ParameterError::InvalidValue {
-                        name,
-                        text: text.clone(),
-                        data_type,
-                        source,
-                    })
-                }
+                (Some(text), None) => value_of_text(text, field),
             }
         };
         let columns = parameters.fields().iter().map(column).collect::<Result<Vec<_>, _>>()?;
@@ -117,4 +159,19 @@ impl StatementParameters {
         let row = RecordBatch::try_new_with_options(schema, columns, &one_row);
         Ok(row.expect("each column has one value of the type of its field"))
     }
+}
+
+/// Converts a text to the type of a parameter; returns an array with this value.
+///
+/// # Errors
+/// [`ParameterError::InvalidValue`] if the text is not a value of this type.
+pub fn value_of_text(text: &str, parameter: &Field) -> Result<ArrayRef, ParameterError> {
+    let array: ArrayRef = Arc::new(StringArray::from(vec![text]));
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&array, parameter.data_type(), &options).map_err(|source| ParameterError::InvalidValue {
+        name: parameter.name().clone(),
+        text: text.to_owned(),
+        data_type: parameter.data_type().clone(),
+        source,
+    })
 }

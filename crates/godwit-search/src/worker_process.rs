@@ -172,13 +172,7 @@ impl WorkerProcess {
     pub fn wait_for_exit(mut self) -> WorkerExit {
         self.stdin = None;
         let description = match self.child.wait() {
-            Ok(status) => {
-                use std::os::unix::process::ExitStatusExt;
-                match (status.code(), status.signal()) {
-                    (Some(code), _) => format!("exited with status {code}"),
-                    (None, signal) => godwit_process::describe_signal(signal.unwrap_or(0)),
-                }
-            }
+            Ok(status) => godwit_process::describe_exit(status),
             Err(error) => format!("cannot be waited for ({error})"),
         };
         for reader in self.readers.drain(..) {

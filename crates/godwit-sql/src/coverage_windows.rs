@@ -20,7 +20,7 @@ use crate::coverage::COVERAGE;
 use crate::dataset_table::{TableCatalog, table_provider};
 use crate::read_sweep::{SweepDataset, find_sorted_reads};
 use crate::region_pushdown::{integer_value, literal_value};
-use crate::table_functions::{literal_text, to_datafusion_error};
+use crate::table_functions::{REGION_ADVICE, literal_text, to_datafusion_error};
 
 /// Name of the SQL table function.
 pub(crate) const FUNCTION_NAME: &str = "coverage_windows";
@@ -42,7 +42,8 @@ impl TableFunctionImpl for CoverageWindowsFunction {
         };
         let Some((name, size)) = arguments else {
             return plan_err!(
-                "{FUNCTION_NAME}() takes the name of a table of reads in single quotes, and the size of a window in bases"
+                "{FUNCTION_NAME}() takes the name of a table of reads in single quotes, and the size of a window in bases; \
+                 {REGION_ADVICE}"
             );
         };
         let Some(window_bases) = i32::try_from(size).ok().filter(|size| *size > 0) else {

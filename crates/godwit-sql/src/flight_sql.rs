@@ -8,8 +8,9 @@ use futures_util::{StreamExt as _, stream};
 use godwit_dataset::Principal;
 use godwit_flight::{
     Code, Download, ErrorReason, SqlEngine, StatementDescription, StatementProgress, StatementResult, Status,
-    StatusFuture, advertised_batch, advertised_schema, dataset_status, split_batch,
+    StatusFuture, advertised_batch, advertised_schema, dataset_status,
 };
+use godwit_model::split_batch;
 
 use crate::engine::{QueryEngine, Rows};
 use crate::error::QueryError;

@@ -119,18 +119,23 @@ fn expand_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !names_one {
         return Ok(Transformed::no(plan));
     }
-    let schema = match &plan {
-        LogicalPlan::TableScan(scan) => {
-            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
-        }
-        plan => merge_schema(&plan.inputs()),
-    };
+    let schema = input_schema(&plan)?;
     let (names, before) = (NamePreserver::new(&plan), plan.clone());
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| expand_call(expr, &before, &schema))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
+}
+
+/// Returns the columns that the expressions of a node of a plan may name.
+pub(crate) fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())
+        }
+        plan => Ok(merge_schema(&plan.inputs())),
+    }
 }
 
 fn expand_call(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -22,7 +22,7 @@ use godwit_dataset::{Dataset, DatasetKind};
 use crate::dataset_table::{DatasetTable, TableCatalog};
 use crate::genotype_dataset::{GenotypeDataset, SAMPLE_COLUMN};
 use crate::region_pushdown::{column_name, constrains_region, literal_value, text_value};
-use crate::table_functions::{literal_text, to_datafusion_error, union_of_matches};
+use crate::table_functions::{REGION_ADVICE, literal_text, to_datafusion_error, union_of_matches};
 
 /// Name of the SQL table function.
 pub(crate) const FUNCTION_NAME: &str = "genotypes";
@@ -41,7 +41,7 @@ impl TableFunctionImpl for GenotypeFunction {
         };
         let Some(name) = name else {
             return plan_err!(
-                "{FUNCTION_NAME}() takes the name of a dataset of variants, or a pattern, in single quotes"
+                "{FUNCTION_NAME}() takes the name of a dataset of variants, or a pattern, in single quotes; {REGION_ADVICE}"
             );
         };
         if name.contains(['*', '?']) {

@@ -18,7 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::dataset_table::{TableCatalog, table_provider};
 use crate::interval_join::{IntervalJoin, IntervalJoinExec, IntervalJoinType, JoinColumn, SideExpressions};
-use crate::table_functions::{literal_text, to_datafusion_error};
+use crate::table_functions::{REGION_ADVICE, literal_text, to_datafusion_error};
 
 /// Columns that contain the interval of a row.
 pub(crate) const INTERVAL_COLUMNS: [&str; 3] = ["contig", "position", "end_position"];
@@ -56,7 +56,8 @@ impl TableFunctionImpl for IntervalPairFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let names: Option<Vec<&str>> = args.exprs().iter().map(literal_text).collect();
         let Some([first, second]) = names.as_deref() else {
-            return plan_err!("{}() takes the names of two tables, each in single quotes", self.pair_kind.name());
+            let function = self.pair_kind.name();
+            return plan_err!("{function}() takes the names of two tables, each in single quotes; {REGION_ADVICE}");
         };
         let table = |name| interval_table(&self.tables, name, self.pair_kind.name());
         let (first, second) = (table(first)?, table(second)?);

@@ -111,6 +111,7 @@ mod interval_join_rule;
 mod liftover;
 mod mismatches;
 mod number_text;
+mod parameter_types;
 mod pileup;
 mod position_blocks;
 mod posix_pattern;

@@ -15,7 +15,7 @@ use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_err};
 use datafusion::error::DataFusionError;
 use godwit_dataset::{BatchReader, Dataset, DatasetError, DatasetKind, Scan, ScanPart, region_error_message};
-use godwit_model::{Region, flags};
+use godwit_model::{Region, RegionError, flags};
 
 use crate::dataset_table::{TableCatalog, table_provider};
 use crate::table_functions::{literal_text, to_datafusion_error};
@@ -71,17 +71,31 @@ impl TableFunctionImpl for SweepFunction {
             Some([name, region]) => (*name, Some(*region)),
             _ => {
                 return plan_err!(
-                    "{function}() takes the name of a table of reads, and a region, each in single quotes"
+                    "{function}() takes the name of a table of reads and optionally a region, each in single quotes, as in \
+                     {function}('x.bam', 'chr20:1-1000')"
                 );
             }
         };
         let (name, reads) = find_sorted_reads(&self.tables, name, function)?;
-        let region = region.map(|text| Region::parse(text, |contig| reads.has_contig(contig))).transpose();
-        let region = region
-            .map_err(|error| DataFusionError::Plan(format!("{name}: {}", region_error_message(&error, &*reads))))?;
+        let region = region.map(|text| parse_region(text, &name, &*reads, function)).transpose()?;
         let rows = SweepDataset::new(self.kind, &name, reads, region).map_err(to_datafusion_error)?;
         table_provider(&format!("{function}({name})"), Arc::new(rows))
     }
+}
+
+/// Parses the region of a call. Unplaced reads are rejected: they have no positions, and the rows of a sweep have.
+fn parse_region(text: &str, name: &str, reads: &dyn Dataset, function: &str) -> Result<Region> {
+    let has_contig = |contig: &str| if contig == Region::UNPLACED { Some(false) } else { reads.has_contig(contig) };
+    Region::parse(text, has_contig).map_err(|error| {
+        let problem = match error {
+            RegionError::NoUnplacedReads => format!(
+                "\"*\" selects unplaced reads, for which {function}() has no rows, because they have no position; write a \
+                 contig or a part of it, such as chr20 or chr20:1-1000"
+            ),
+            error => region_error_message(&error, reads),
+        };
+        DataFusionError::Plan(format!("{name}: {problem}"))
+    })
 }
 
 /// Finds a dataset of reads that is sorted by position, for a table function. Returns its complete name and the dataset.

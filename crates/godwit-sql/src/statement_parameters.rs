@@ -6,8 +6,11 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
+use godwit_model::message_with_causes;
+use godwit_query::value_of_text;
 
 use crate::error::QueryError;
+use crate::parameter_types::parameter_types;
 
 /// First character of the name of a parameter.
 const PREFIX: char = '$';
@@ -15,8 +18,7 @@ const PREFIX: char = '$';
 /// Returns the name and the type of each parameter of a plan: first `$1`, `$2` and so on, and then names, sorted. A
 /// parameter of unknown type is a text.
 pub(crate) fn parameter_fields(plan: &LogicalPlan) -> Result<Vec<Field>, QueryError> {
-    let mut parameters: Vec<(usize, String, DataType)> = plan
-        .get_parameter_types()?
+    let mut parameters: Vec<(usize, String, DataType)> = parameter_types(plan)?
         .into_iter()
         .map(|(name, data_type)| {
             (parameter_number(&name).unwrap_or(usize::MAX), name, data_type.unwrap_or(DataType::Utf8))
@@ -27,10 +29,11 @@ pub(crate) fn parameter_fields(plan: &LogicalPlan) -> Result<Vec<Field>, QueryEr
 }
 
 /// Replaces the parameters of a plan by their values, which are one row. If the columns are named like parameters, with
-/// the dollar sign, the names assign the values. Otherwise their order does, as clients of ADBC and JDBC expect.
+/// the dollar sign, the names assign the values. Otherwise their order does, as clients of ADBC and JDBC expect. A text
+/// is converted to the type that the statement expects.
 ///
 /// # Errors
-/// [`QueryError::InvalidStatement`] if a parameter has no value, or a value has no parameter.
+/// [`QueryError::InvalidStatement`] if a parameter has no value, a value has no parameter, or a text cannot be converted.
 pub(crate) fn bind_parameters(plan: LogicalPlan, row: Option<&RecordBatch>) -> Result<LogicalPlan, QueryError> {
     let mut values = Vec::new();
     if let Some(row) = row.filter(|row| row.num_rows() > 0) {
@@ -38,7 +41,8 @@ pub(crate) fn bind_parameters(plan: LogicalPlan, row: Option<&RecordBatch>) -> R
             values.push((field.name().clone(), ScalarValue::try_from_array(column, 0)?));
         }
     }
-    let names: Vec<String> = parameter_fields(&plan)?.into_iter().map(|field| field.name().clone()).collect();
+    let fields = parameter_fields(&plan)?;
+    let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
     if names.is_empty() && values.is_empty() {
         return Ok(plan);
     }
@@ -60,9 +64,30 @@ pub(crate) fn bind_parameters(plan: LogicalPlan, row: Option<&RecordBatch>) -> R
     } else if let Some((unknown, _)) = values.iter().find(|(column, _)| !names.contains(column)) {
         return refused(format!("the statement has no parameter {unknown}"));
     }
+    for (name, value) in &mut values {
+        if let Some(field) = fields.iter().find(|field| field.name() == name) {
+            convert_text(value, field)?;
+        }
+    }
     let values: Vec<(String, ScalarValue)> =
         values.into_iter().map(|(name, value)| (name.trim_start_matches(PREFIX).to_owned(), value)).collect();
     Ok(plan.with_param_values(ParamValues::from(values))?)
+}
+
+/// Converts a value to the type of its parameter if the value is a text and the parameter is not.
+fn convert_text(value: &mut ScalarValue, parameter: &Field) -> Result<(), QueryError> {
+    let data_type = parameter.data_type();
+    *value = match value.try_as_str() {
+        Some(Some(text)) if !data_type.is_string() => {
+            let converted = value_of_text(text, parameter);
+            let converted =
+                converted.map_err(|error| QueryError::InvalidStatement { problem: message_with_causes(&error) })?;
+            ScalarValue::try_from_array(&converted, 0)?
+        }
+        Some(None) => ScalarValue::try_from(data_type)?,
+        _ => return Ok(()),
+    };
+    Ok(())
 }
 
 /// Returns the number of a parameter `$1`; `None` for `$name`.

@@ -15,6 +15,8 @@ use crate::dataset_table::{TableCatalog, table_provider};
 
 /// The column with the sample of each row, if a table consists of several datasets.
 const SAMPLE_COLUMN: &str = "sample";
+/// The end of messages about the arguments of a table function whose rows have positions, but which takes no region.
+pub(crate) const REGION_ADVICE: &str = "a condition selects a region: WHERE region('chr20:1-1000')";
 
 /// A table function that returns datasets of one kind.
 #[derive(Debug)]
@@ -31,7 +33,9 @@ impl TableFunctionImpl for DatasetFunction {
             _ => None,
         };
         let Some(name) = name else {
-            return plan_err!("{function}() takes the name of a dataset, or a pattern, in single quotes");
+            return plan_err!(
+                "{function}() takes the name of a dataset, or a pattern, in single quotes; {REGION_ADVICE}"
+            );
         };
         if name.contains(['*', '?']) {
             return union_of_matches(&self.tables, self.kind, name, Self::plan_with_sample);

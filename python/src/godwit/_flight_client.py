@@ -17,6 +17,7 @@ from pyarrow import flight
 
 from ._background_threads import is_exiting, start_background_thread
 from ._errors import GodwitError, InputError, MachineError, RemoteError, UsageError
+from ._protobuf import decode_field, encode_field
 from ._reasons import ReasonReader, reason_of
 
 # Batches that are prefetched for each stream: enough to keep the network busy while the reader processes a batch.
@@ -55,33 +56,8 @@ def statement_command(sql: str) -> bytes:
 
 def _encode_sql_message(name: str, value: bytes) -> bytes:
     """Returns a message of Flight SQL whose first field is ``value``, as a protobuf message in an `Any`."""
-
-    def field(number: int, value: bytes) -> bytes:
-        length, size = b"", len(value)
-        while size > 0x7F:
-            length += bytes([size & 0x7F | 0x80])
-            size >>= 7
-        return bytes([number << 3 | 2]) + length + bytes([size]) + value
-
-    return field(1, f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()) + field(2, field(1, value))
-
-
-def _decode_field(message: bytes, number: int) -> bytes:
-    """Returns a field of bytes of a protobuf message whose fields are all bytes or texts."""
-    at = 0
-    while at < len(message):
-        tag, size, shift = message[at], 0, 0
-        while True:
-            at += 1
-            size |= (message[at] & 0x7F) << shift
-            shift += 7
-            if message[at] < 0x80:
-                break
-        value = message[at + 1 : at + 1 + size]
-        if tag == number << 3 | 2:
-            return value
-        at += 1 + size
-    return b""
+    kind = f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()
+    return encode_field(1, kind) + encode_field(2, encode_field(1, value))
 
 
 def parameter_row(parameters: Sequence[Any] | Mapping[str, Any]) -> pa.RecordBatch:
@@ -106,7 +82,8 @@ def get_bound_statement_info(client: flight.FlightClient, options: flight.Flight
         return [result.body.to_pybytes() for result in client.do_action(flight.Action(name, _encode_sql_message(message, value)), options)]
 
     created = act("CreatePreparedStatement", "ActionCreatePreparedStatementRequest", sql.encode())
-    handle = _decode_field(_decode_field(created[0], 2), 1)
+    # An `Any` with the message `ActionCreatePreparedStatementResult`, whose first field is the handle.
+    handle = decode_field(decode_field(created[0], 2), 1)
     try:
         command = _encode_sql_message("CommandPreparedStatementQuery", handle)
         upload_rows(client, options, command, pa.RecordBatchReader.from_batches(row.schema, [row]))

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import queue
+import re
 import secrets
 import socket
 import threading
@@ -39,6 +40,8 @@ SUSPECT_PERIOD_S = 3.0
 RETRY_INTERVAL_S = 0.3
 # Members that may be lost in a row without a batch in between.
 MAX_LOST_MEMBERS = 12
+# The reason in the messages of gRPC with OpenSSL and with BoringSSL.
+UNTRUSTED_CERTIFICATE = re.compile(r"certificate[ _]verify[ _]failed(: [\w -]+)?|Peer name \S+ is not in peer certificate", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -171,6 +174,8 @@ class PoolConnection(Connection):
     def __init__(self, url: str, members: list[str], token: str | None, ca: bytes | None, wait: float):
         self.pool, self.members, self.token, self.ca, self.wait = url, members, token, ca, wait
         self._suspected_at: dict[str, float] = {}
+        # Members whose certificates are not trusted, which are logged once.
+        self._untrusted: set[str] = set()
         self._lock = threading.Lock()
         self._member: _MemberConnection | None = None
 
@@ -228,7 +233,6 @@ class PoolConnection(Connection):
                 try:
                     connection = self._request_grant(url, grant)
                 except _LostMemberError:
-                    self._suspected_at[url] = time.monotonic()
                     continue
                 except GodwitError as error:
                     rejection = error
@@ -254,6 +258,9 @@ class PoolConnection(Connection):
             granted = next((location for location in answer.get("locations", []) if location in self.members), url)
             if granted == url:
                 return connection
+        except _LostMemberError as lost:
+            connection.close()
+            raise self._mark_failed(url, lost) from lost.__cause__
         except BaseException:
             connection.close()
             raise
@@ -261,14 +268,25 @@ class PoolConnection(Connection):
         other = _MemberConnection(granted, self.token, self.ca, grant)
         try:
             _call_action_with_timeout(other, "PoolStatus", b"look")
-        except _LostMemberError:
+        except _LostMemberError as lost:
             other.close()
-            self._suspected_at[granted] = time.monotonic()
-            raise
+            raise self._mark_failed(granted, lost) from lost.__cause__
         except BaseException:
             other.close()
             raise
         return other
+
+    def _mark_failed(self, url: str, lost: _LostMemberError) -> Exception:
+        """Avoids a member for a while. Returns ``lost``, or an error about a certificate that is not trusted, which it logs once."""
+        self._suspected_at[url] = time.monotonic()
+        found = UNTRUSTED_CERTIFICATE.search(str(lost.__cause__))
+        if found is None:
+            return lost
+        error = RemoteError(f"the certificate of {url} is not trusted; name the certificate of its authority with ca=FILE: {found[0]}")
+        if url not in self._untrusted:
+            self._untrusted.add(url)
+            logger.warning("pool %s: %s is not used: %s", self.pool, url, error)
+        return error
 
     # Calls. If the member is lost, a call is repeated at another member.
 

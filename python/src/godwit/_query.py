@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ._errors import UsageError
 from ._flight_client import Connection
 from ._record_files import write_records
 
@@ -118,7 +117,7 @@ class Query:
 
         The query must have all columns of reads except ``end_position``, in rows that the order of the header allows.
         """
-        return write_records(self._connection, self._statement_text(), path, (".bam",), header_from)
+        return write_records(self._connection, self._statement, self._parameters, path, (".bam",), header_from)
 
     def write_vcf(self, path: str | os.PathLike[str], *, header_from: str | None = None) -> Path:
         """Writes all rows as a VCF or BCF file, with an index and a manifest. Returns the path.
@@ -129,9 +128,4 @@ class Query:
 
         The query must have all columns of its dataset, sorted by contig and position.
         """
-        return write_records(self._connection, self._statement_text(), path, (".vcf.gz", ".bcf"), header_from)
-
-    def _statement_text(self) -> str:
-        if self._parameters is not None:
-            raise UsageError("files of records are not written from a statement with parameters; write the values into the statement")
-        return self._statement
+        return write_records(self._connection, self._statement, self._parameters, path, (".vcf.gz", ".bcf"), header_from)

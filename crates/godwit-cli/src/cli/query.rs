@@ -21,6 +21,9 @@ pub struct QueryArgs {
         help_heading = THIS_RUN_HEADING
     )]
     pub parameters: Vec<(String, String)>,
+    /// Take the values of all parameters, with their types, from an Arrow IPC stream of one row with columns $NAME
+    #[arg(long, value_name = "FILE", help_heading = THIS_RUN_HEADING, conflicts_with = "parameters")]
+    pub parameters_from: Option<PathBuf>,
     /// Query the datasets below this directory, or below s3://BUCKET/PREFIX [default: the working directory]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN_HEADING)]
     pub data: Option<PathBuf>,

@@ -256,12 +256,8 @@ fn reap(processes: &mut [Process]) -> Vec<(u32, String)> {
 fn job_outcome(processes: &[Process], stop: Option<&JobOutcome>) -> JobOutcome {
     let failed = processes.iter().find_map(|process| {
         let status = process.exit_status.filter(|status| !status.success())?;
-        let how = match (status.code(), status.signal()) {
-            (Some(code), _) => format!("exited with status {code}"),
-            (None, Some(signal)) => godwit_process::describe_signal(signal),
-            (None, None) => format!("ended with {status}"),
-        };
-        Some(JobOutcome::Failed { description: format!("{} {how}", process.name), exit_code: status.code() })
+        let description = format!("{} {}", process.name, godwit_process::describe_exit(status));
+        Some(JobOutcome::Failed { description, exit_code: status.code() })
     });
     match (failed, stop) {
         (None, _) => JobOutcome::Succeeded,

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_flight::FlightDescriptor;
+use godwit_model::batch_bytes;
 
 use super::{Workload, batches_of_stream};
-use crate::batch_split::batch_bytes;
 use crate::client::Client;
 use crate::error::FlightError;
 

@@ -1,6 +1,7 @@
 //! The client's side of a pool: connects to the member that the pool assigns, and to another member when this one is
 //! lost.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use crate::error::FlightError;
 use crate::lease_header::{MemberLeaseId, format_lease_header};
 use crate::transport::{Address, TransportOptions};
 use godwit_auth::random_bytes;
+use godwit_model::message_with_causes;
 
 /// Interval between health probes that a client sends to its member. TCP would detect a host without power only after
 /// about 15 minutes. Probes use a separate connection, because on a data connection they would wait behind megabytes of
@@ -65,6 +67,16 @@ pub enum PoolNotice {
         /// Location of the member.
         member: String,
     },
+    /// The certificate of a member is not trusted, and another member is used if there is one.
+    #[error("pool {pool}: {member} is not used: {problem}")]
+    MemberUntrusted {
+        /// Name of the pool.
+        pool: String,
+        /// Location of the member.
+        member: String,
+        /// The reason, and the remedy.
+        problem: String,
+    },
     /// No member answers; the client repeats its requests until the time limit.
     #[error("no member of the pool {pool} answers; waiting up to {seconds} s")]
     Waiting {
@@ -77,19 +89,10 @@ pub enum PoolNotice {
 
 impl PoolNotice {
     /// Returns a stable, machine-readable name of the notice.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use godwit_flight::pool::PoolNotice;
-    ///
-    /// let notice = PoolNotice::Waiting { pool: "archive".to_owned(), seconds: 30 };
-    /// assert_eq!(notice.code(), "waiting_for_pool");
-    /// assert!(notice.to_string().contains("archive"));
-    /// ```
     pub fn code(&self) -> &'static str {
         match self {
             Self::MemberLost { .. } => "member_lost",
+            Self::MemberUntrusted { .. } => "member_untrusted",
             Self::Waiting { .. } => "waiting_for_pool",
         }
     }
@@ -102,6 +105,8 @@ pub struct Pool {
     wait_options: WaitOptions,
     /// For each member, the last time at which the member was found lost.
     lost_at: Mutex<Vec<Option<Instant>>>,
+    /// The members whose certificates are not trusted, of which the user is notified.
+    untrusted: Mutex<HashSet<usize>>,
 }
 
 /// The assignment of a client to a pool member, with a connection. The client probes the member until the lease is
@@ -146,7 +151,7 @@ impl Pool {
     /// Creates a pool of these members, which must be in the order of the pool file.
     pub fn new(name: &str, members: Vec<Member>, wait_options: WaitOptions) -> Self {
         let lost_at = Mutex::new(vec![None; members.len()]);
-        Self { name: name.to_owned(), members, wait_options, lost_at }
+        Self { name: name.to_owned(), members, wait_options, lost_at, untrusted: Mutex::default() }
     }
 
     /// Returns the name of the pool.
@@ -174,6 +179,21 @@ impl Pool {
     /// Avoids a member for a while, without a notice.
     pub(super) fn mark_lost(&self, member: usize) {
         self.lost_at.lock()[member] = Some(Instant::now());
+    }
+
+    /// Avoids a member for a while because of an error. Returns the error if the member is not lost, and notifies the user
+    /// once if the certificate of the member is not trusted.
+    fn mark_failed(&self, member: usize, error: FlightError) -> Option<FlightError> {
+        let is_untrusted = matches!(error, FlightError::UntrustedCertificate { .. });
+        if is_untrusted || error.is_server_lost() {
+            self.mark_lost(member);
+        }
+        if is_untrusted && self.untrusted.lock().insert(member) {
+            let (pool, member) = (self.name.clone(), self.members[member].location.clone());
+            let problem = message_with_causes(&error);
+            (self.wait_options.notify)(&PoolNotice::MemberUntrusted { pool, member, problem });
+        }
+        (!error.is_server_lost()).then_some(error)
     }
 
     /// Returns two lists of member indexes: trusted members, and members that were lost recently.
@@ -273,6 +293,7 @@ impl Pool {
         else {
             return Ok(None);
         };
+        let mut refused = None;
         for member in members {
             let looked = match member == answered_by {
                 true => Ok(client.clone()),
@@ -284,11 +305,10 @@ impl Pool {
             };
             match lease {
                 Ok(lease) => return Ok(Some(lease)),
-                Err(error) if is_member_lost(&error) => self.mark_lost(member),
-                Err(error) => return Err(error),
+                Err(error) => refused = self.mark_failed(member, error).or(refused),
             }
         }
-        Ok(None)
+        refused.map_or(Ok(None), Err)
     }
 
     /// Connects to a member and creates its lease. `look`, the connection on which the member answered, is used for
@@ -334,8 +354,7 @@ impl Pool {
         while let Some((member, answer)) = asking.next().await {
             match answer {
                 Ok((client, granted)) => return Ok(Some(self.order_members(member, client, granted, grant))),
-                Err(error) if is_member_lost(&error) => self.mark_lost(member),
-                Err(error) => refused = Some(error),
+                Err(error) => refused = self.mark_failed(member, error).or(refused),
             }
         }
         refused.map_or(Ok(None), Err)
@@ -446,7 +465,7 @@ async fn watch_health(member: Member, mut client: Client, found: watch::Sender<b
 /// Probes a member over the given connection; if this is slow or fails, also over a new connection. Returns the
 /// connection on which the member answered first; `None` if the member is lost.
 async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
-    let is_there = |answer: Result<(), FlightError>| !answer.is_err_and(|error| is_member_lost(&error));
+    let is_there = |answer: Result<(), FlightError>| !answer.is_err_and(|error| error.is_server_lost());
     let here = async { is_there(probe(client).await).then(|| client.clone()) };
     let again = async {
         let other =
@@ -492,17 +511,6 @@ fn timeout_error(location: &str) -> FlightError {
 /// Returns the options with [`MEMBER_TIMEOUT`] as connect timeout.
 fn with_connect_timeout(tuning: &TransportOptions) -> TransportOptions {
     TransportOptions { connect_timeout: MEMBER_TIMEOUT, ..tuning.clone() }
-}
-
-/// Returns whether an error means that a member is lost or stopping, and not that the member rejected the client.
-pub(super) fn is_member_lost(error: &FlightError) -> bool {
-    match error {
-        // `InvalidData` means that the peer does not use TLS, for which another attempt would not help.
-        FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
-        FlightError::Connection { .. } | FlightError::Io { .. } | FlightError::MissingStatus { .. } => true,
-        FlightError::Status { status, .. } => status.code() == Code::Unavailable,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -27,11 +27,14 @@ use crate::tls::ClientTls;
 use crate::transport::{Address, ConnectionSecurity, TransportOptions};
 use godwit_auth::Token;
 use godwit_auth::random_bytes;
+use godwit_model::message_with_causes;
 
 /// Interval between two probes of the same member.
 const PROBE_INTERVAL: Duration = Duration::from_millis(400);
 /// Time limit for connecting to a member and for its answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(900);
+/// The problem of a member that cannot be reached.
+const NO_ANSWER: &str = "it does not answer";
 /// Number of consecutive late probes after which a member still counts as healthy, because it may only be busy.
 const MAX_LATE_PROBES: u32 = 1;
 /// Time after which a server that has not received its own probe warns that it is not a member of its pool.
@@ -165,32 +168,46 @@ impl Membership {
 
     async fn watch_member(self: Arc<Self>, member: usize) {
         let location = &self.options.members[member].location;
-        let (mut was_healthy, mut late) = (None, 0);
+        let (mut reported, mut late): (Option<Option<String>>, u32) = (None, 0);
         loop {
             let status = match tokio::time::timeout(PROBE_TIMEOUT, self.request_status(member)).await {
                 Err(_) if late < MAX_LATE_PROBES => {
                     late += 1;
                     continue;
                 }
-                answered => answered.ok().flatten(),
+                answered => answered.unwrap_or_else(|_| Err(NO_ANSWER.to_owned())),
             };
             late = 0;
             let problem = self.apply_status(member, status);
-            let healthy = problem.is_none();
-            if was_healthy.replace(healthy).is_some_and(|was| was != healthy) {
+            // A member that does not answer may not have started yet. Other problems are reported after the first probe.
+            let is_definite = problem.as_ref().is_some_and(|problem| problem != NO_ANSWER);
+            let is_change = match &reported {
+                None => is_definite,
+                Some(reported) => reported.is_some() != problem.is_some() || (is_definite && *reported != problem),
+            };
+            if is_change {
                 let name = &self.options.name;
-                let change = problem
-                    .map_or_else(|| "is back".to_owned(), |problem| format!("receives no new streams: {problem}"));
+                let change =
+                    problem.as_ref().map_or("is back".to_owned(), |why| format!("receives no new streams: {why}"));
                 (self.options.notify)(&format!("pool {name}: {location} {change}"));
+            }
+            if is_change || reported.is_none() {
+                reported = Some(problem);
             }
             tokio::time::sleep(PROBE_INTERVAL).await;
         }
     }
 
-    async fn request_status(&self, member: usize) -> Option<MemberStatus> {
-        let client = self.client_for(member).await.ok()?;
-        let answer = client.first_action_result(POOL_STATUS_ACTION, Bytes::new(), MAX_MESSAGE_BYTES).await.ok()?;
-        MemberStatus::parse(&answer)
+    /// Returns the status of a member, or the reason why there is none.
+    async fn request_status(&self, member: usize) -> Result<MemberStatus, String> {
+        let answer = match self.client_for(member).await {
+            Ok(client) => client.first_action_result(POOL_STATUS_ACTION, Bytes::new(), MAX_MESSAGE_BYTES).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Err(error) if !error.is_server_lost() => Err(message_with_causes(&error)),
+            answer => answer.ok().and_then(|answer| MemberStatus::parse(&answer)).ok_or_else(|| NO_ANSWER.to_owned()),
+        }
     }
 
     async fn client_for(&self, member: usize) -> Result<Client, FlightError> {
@@ -205,22 +222,22 @@ impl Membership {
     }
 
     /// Applies the answer of a member to a probe. If the member must not be used, returns the reason.
-    fn apply_status(&self, member: usize, status: Option<MemberStatus>) -> Option<String> {
+    fn apply_status(&self, member: usize, status: Result<MemberStatus, String>) -> Option<String> {
         let problem = match &status {
-            None => Some("it does not answer".to_owned()),
-            Some(status) if status.pool != self.options.name => {
+            Err(problem) => Some(problem.clone()),
+            Ok(status) if status.pool != self.options.name => {
                 Some(format!("the server is a member of the pool {:?}", status.pool))
             }
-            Some(status) if status.version != env!("CARGO_PKG_VERSION") => Some(format!(
+            Ok(status) if status.version != env!("CARGO_PKG_VERSION") => Some(format!(
                 "the server runs godwit {}, but this member runs {}",
                 status.version,
                 env!("CARGO_PKG_VERSION")
             )),
-            Some(status) if status.draining => Some("the server is shutting down".to_owned()),
-            Some(_) => None,
+            Ok(status) if status.draining => Some("the server is shutting down".to_owned()),
+            Ok(_) => None,
         };
         let mut balancer = self.load_balancer.lock();
-        match status.filter(|_| problem.is_none()) {
+        match status.ok().filter(|_| problem.is_none()) {
             Some(status) => {
                 if status.instance == self.instance {
                     self.own_member.get_or_init(|| member);

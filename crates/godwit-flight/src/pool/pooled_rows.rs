@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use tonic::{Code, Status};
 
-use super::member_lease::{MemberLease, Pool, is_member_lost};
+use super::member_lease::{MemberLease, Pool};
 use crate::client::{Batches, ParameterValues};
 use crate::error::FlightError;
 use crate::error_reason::ErrorReason;
@@ -94,7 +94,7 @@ impl PooledRows {
                     self.failovers = 0;
                     return Ok(batch);
                 }
-                Err(error) if is_member_lost(&error) && self.failovers < MAX_FAILOVERS => {
+                Err(error) if error.is_server_lost() && self.failovers < MAX_FAILOVERS => {
                     self.failovers += 1;
                     self.batches = None;
                     match is_without_sql(&error) {

@@ -76,7 +76,7 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
         let problem = "--header-from is valid with COPY (SELECT ..) TO 'FILE' only";
         return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
-    let parameters = StatementParameters::new(args.parameters.clone());
+    let parameters = read_parameters(args)?;
     let answer = match &args.at {
         Some(url) => {
             let pool =
@@ -93,6 +93,16 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
         }
     };
     write_rows(answer, args.format.into(), args.out.as_deref()).await
+}
+
+/// Returns the values of the parameters of the statement.
+fn read_parameters(args: &QueryArgs) -> Result<StatementParameters, Failure> {
+    let Some(path) = &args.parameters_from else { return Ok(StatementParameters::new(args.parameters.clone())) };
+    let failed = |kind, error: &dyn std::error::Error| {
+        Failure::new(kind, format!("cannot read parameters from {}: {error}", path.display()))
+    };
+    let bytes = std::fs::read(path).map_err(|error| failed(ErrorKind::Machine, &error))?;
+    StatementParameters::from_stream(&bytes).map_err(|error| failed(ErrorKind::Input, &error))
 }
 
 /// Opens the datasets of a query, which `threads` threads read.

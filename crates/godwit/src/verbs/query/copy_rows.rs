@@ -7,9 +7,9 @@ use godwit_cli::failure::{Failure, print};
 use godwit_dataset::DatasetError;
 use godwit_flight::{Client, Code, FlightError};
 use godwit_model::ErrorKind;
-use godwit_query::{CopyStatement, RecordFile, RecordHeader, RemoteRows, StatementParameters, find_dataset};
+use godwit_query::{CopyStatement, RecordFile, RecordHeader, RemoteRows, find_dataset};
 
-use super::{DirectoryDatasets, open_datasets};
+use super::{DirectoryDatasets, open_datasets, read_parameters};
 use crate::plural::pluralize;
 use crate::verbs::credentials::{connect, server_failure};
 use crate::verbs::row_output::OutputRows;
@@ -25,7 +25,7 @@ pub(super) async fn copy_rows(args: &QueryArgs, copy: &CopyStatement) -> Result<
     }
     let names = args.header_from.as_ref().map_or(&copy.tables[..], std::slice::from_ref);
     let is_optional = args.header_from.is_none();
-    let parameters = StatementParameters::new(args.parameters.clone());
+    let parameters = read_parameters(args)?;
     let (schemas, rows) = match &args.at {
         Some(url) => {
             let client = connect(url, &args.access).await?;
@@ -40,7 +40,8 @@ pub(super) async fn copy_rows(args: &QueryArgs, copy: &CopyStatement) -> Result<
         }
     };
     let header = RecordHeader::select(copy.format, &schemas)?;
-    let values = args.parameters.iter().map(|(name, value)| format!(" --parameter {:?}", format!("{name}={value}")));
+    let values = parameters.texts().into_iter();
+    let values = values.map(|(name, value)| format!(" --parameter {:?}", format!("{name}={value}")));
     let command = format!("godwit query {:?}{}", args.statement, values.collect::<String>());
     let mut rows = rows;
     let mut file = RecordFile::create(copy, &header, rows.schema(), &command)?;

@@ -5,8 +5,6 @@
 
 use arrow_array::{Array, RecordBatch};
 
-/// Target size of a piece, bytes. Of several sizes measured on loopback, this one gave the highest throughput.
-pub const BATCH_SPLIT_BYTES: usize = 2 << 20;
 /// Every piece except the last has a multiple of this number of rows. The null bitmap of each piece then starts at a
 /// byte boundary, and Arrow can send it without a copy.
 const ROW_ALIGNMENT: usize = 64;
@@ -21,7 +19,7 @@ const ROW_ALIGNMENT: usize = 64;
 /// use std::sync::Arc;
 ///
 /// use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-/// use godwit_flight::split_batch;
+/// use godwit_model::split_batch;
 ///
 /// let positions: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
 /// let batch = RecordBatch::try_from_iter([("position", positions)])?;
@@ -44,7 +42,7 @@ pub fn split_batch(batch: &RecordBatch, piece_bytes: usize) -> impl Iterator<Ite
 }
 
 /// Returns the size of the Arrow buffers of a batch, bytes. Of a slice, only the rows of the slice count.
-pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
     let bytes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default());
     bytes.sum()
 }
@@ -85,7 +83,7 @@ mod tests {
 
     #[test]
     fn small_batches_stay_whole_and_large_ones_come_in_pieces_of_the_wanted_bytes() {
-        assert_eq!(split_batch(&batch(10_000), BATCH_SPLIT_BYTES).count(), 1);
+        assert_eq!(split_batch(&batch(10_000), 2 << 20).count(), 1);
         let pieces: Vec<usize> = split_batch(&batch(100_000), 100_000).map(|piece| batch_bytes(&piece)).collect();
         assert!(pieces.len() > 15 && pieces.iter().all(|bytes| *bytes < 120_000), "{pieces:?}");
     }
