@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::export::Export;
+use crate::nfs_health::{HealthRequests, NfsHealth};
 use crate::rpc_message::{Call, CallError, read_fragment_header, read_record};
 
 /// Largest number of calls of one connection that are carried out or sent at the same time. Others wait in the socket.
@@ -58,6 +59,8 @@ pub struct NfsServer {
     listener: TcpListener,
     export: Arc<Export>,
     max_connections: usize,
+    health: NfsHealth,
+    health_requests: HealthRequests,
 }
 
 impl NfsServer {
@@ -68,7 +71,13 @@ impl NfsServer {
     /// The I/O error if the address cannot be bound.
     pub async fn bind(address: SocketAddr, export: Export, max_connections: usize) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, export: Arc::new(export), max_connections })
+        let (health, health_requests) = NfsHealth::new();
+        Ok(Self { listener, export: Arc::new(export), max_connections, health, health_requests })
+    }
+
+    /// Returns the health check of this server.
+    pub fn health(&self) -> NfsHealth {
+        self.health.clone()
     }
 
     /// Returns the address and port at which the server listens.
@@ -81,7 +90,7 @@ impl NfsServer {
 
     /// Serves until `stop` completes, and then closes all connections. Clients continue at another server, or wait for
     /// the next one at this address.
-    pub async fn serve_until(self, stop: impl Future<Output = ()>) {
+    pub async fn serve_until(mut self, stop: impl Future<Output = ()>) {
         let all_calls = Arc::new(Semaphore::new(MAX_CALLS));
         let mut addresses: HashMap<IpAddr, Arc<AddressCalls>> = HashMap::new();
         let mut connections = JoinSet::new();
@@ -92,6 +101,7 @@ impl NfsServer {
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => {}
                 _ = idle_check.tick() => self.export.opened.end(false),
+                Some(request) = self.health_requests.recv() => request.answer(&self.export),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => {
                         let address = peer.ip().to_canonical();

@@ -460,3 +460,20 @@ async fn connections_that_violate_the_protocol_are_closed_and_their_number_is_li
 async fn connect(server: SocketAddr) -> nfs3_client::Nfs3Client<TokioIo<TcpStream>> {
     nfs3_client::Nfs3Client::new(TokioIo::new(TcpStream::connect(server).await.expect("the server listens")))
 }
+
+#[tokio::test]
+async fn a_server_that_runs_is_healthy_and_one_that_has_stopped_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let access = ClientAccess::new(Box::new(|_| None), None, false);
+    let options = ExportOptions { access, access_log: None, log: Arc::new(|_| ()) };
+    let export = Export::open(directory.path(), options).unwrap();
+    let server = NfsServer::bind("127.0.0.1:0".parse().unwrap(), export, MAX_CONNECTIONS).await.unwrap();
+    let health = server.health();
+    assert!(!health.check().await, "it does not run yet");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(server.serve_until(async { drop(stopped.await) }));
+    assert_eq!(tokio::join!(health.check(), health.check()), (true, true));
+    drop(stop);
+    running.await.unwrap();
+    assert!(!health.check().await);
+}
