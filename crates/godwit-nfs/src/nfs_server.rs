@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -166,7 +167,7 @@ async fn serve_connection(export: Arc<Export>, stream: TcpStream, peer: Peer) {
 /// Reads calls and starts to carry them out, until the client closes the connection.
 async fn read_calls(
     export: Arc<Export>,
-    input: impl AsyncRead + Unpin,
+    input: OwnedReadHalf,
     peer: &Peer,
     answers: mpsc::Sender<Answer>,
 ) -> io::Result<()> {
@@ -180,6 +181,9 @@ async fn read_calls(
         let record = timeout(TRANSFER_TIMEOUT, read_record(header, &mut input)).await??;
         let address_permit = permit(&peer.address_calls.0).await.map_err(io::Error::other)?;
         let permits = [own_permit, address_permit, permit(&peer.all_calls).await.map_err(io::Error::other)?];
+        if is_reset(input.get_ref()) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let (export, answers) = (export.clone(), answers.clone());
         tokio::task::spawn_blocking(move || {
             let reply = match Call::decode(&record) {
@@ -192,6 +196,14 @@ async fn read_calls(
         });
     }
     Ok(())
+}
+
+/// Reports whether a connection was reset, so that no reply can be sent (`ENOTCONN` of getpeername(2)).
+///
+/// Calls of such a connection must not be carried out, although they can be read from the socket: the client has sent them
+/// again to another server, and may have changed the same data since. A server that was suspended reads them late.
+fn is_reset(input: &OwnedReadHalf) -> bool {
+    input.peer_addr().is_err()
 }
 
 /// Sends replies in the order in which the calls end.
