@@ -23,6 +23,7 @@ mod liftover;
 mod metrics;
 mod mismatches;
 mod misnamed_files;
+mod nfs_addresses;
 mod nfs_clients;
 mod object_store;
 mod pileups;

@@ -69,6 +69,14 @@ impl DataServer {
     pub fn start_with(root: &Path, address: &str, words: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(binary::path());
         command.envs(settings.iter().copied());
+        Self::start_command(command, root, address, words)
+    }
+
+    /// Starts a server of a directory at an address, by a command line that ends with the program.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start_command(mut command: Command, root: &Path, address: &str, words: &[&str]) -> Self {
         command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
         command.arg("serve").arg("--root").arg(root).args(["--listen", address]).args(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("godwit can be started");

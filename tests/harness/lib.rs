@@ -17,6 +17,7 @@ pub mod fault_injection;
 pub mod gatk;
 pub mod genome;
 pub mod metrics;
+pub mod network_namespace;
 pub mod picard;
 pub mod picard_cases;
 pub mod processes;

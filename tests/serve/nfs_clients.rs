@@ -111,3 +111,24 @@ fn clients_without_rules_are_served_only_on_this_host_or_on_request() {
     assert_eq!(failed.status.code(), Some(2), "{}", failed.stderr);
     assert!(failed.stderr.contains("[addresses]") && failed.stderr.contains("--insecure"), "{}", failed.stderr);
 }
+
+/// Returns the status and the text of the health check of NFS.
+fn nfs_health(address: &str) -> String {
+    let words =
+        ["--silent", "--max-time", "5", "--write-out", "%{http_code}", &format!("http://{address}/healthz/nfs")];
+    String::from_utf8(run("curl", &words).stdout).expect("it is text").replace('\n', " ")
+}
+
+#[test]
+fn the_health_of_the_nfs_server_is_reported_without_authentication() {
+    needs!("curl");
+    let directory = scratch::directory("nfs-health");
+    let (root, _) = write_data(&directory);
+    let tokens = directory.join("tokens.txt");
+    let tokens = tokens.to_str().expect("scratch paths are text");
+    godwit().args(["token", "alice", "--tokens", tokens]).run_ok();
+    let without = DataServer::start(&root, &["--tokens", tokens]);
+    assert_eq!(nfs_health(&without.address), "this server does not serve files over NFS 404");
+    let server = DataServer::start(&root, &["--tokens", tokens, "--insecure", "--nfs", "127.0.0.1:0"]);
+    assert_eq!(nfs_health(&server.address), "SERVING 200");
+}

@@ -3,19 +3,14 @@
 use std::path::Path;
 
 use godwit_tests::binary::{GodwitOutput, godwit};
+use godwit_tests::network_namespace::NetworkNamespace;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch, skip};
 use serde_json::Value;
 
 /// Returns the missing requirement of an emulated path on this machine; `None` if a path can be created.
 fn missing_requirement() -> Option<&'static str> {
-    let name = format!("probe-{}", std::process::id());
-    let works = |words: &[&str]| {
-        Tool::require("ip").command().args(["netns"]).args(words).output().is_ok_and(|output| output.status.success())
-    };
-    let made = works(&["add", &name]) && works(&["exec", &name, "true"]);
-    works(&["del", &name]);
-    match made {
+    match NetworkNamespace::are_permitted() {
         false => Some("network namespaces may not be made"),
         true if !Path::new("/dev/net/tun").exists() => Some("no /dev/net/tun"),
         true => None,

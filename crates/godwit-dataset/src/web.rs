@@ -33,6 +33,8 @@ pub const SQL_PATH: &str = "/sql";
 pub const SITE_PREFIX: &str = "/site/";
 /// Path at which clients download bytes of files by an htsget ticket.
 pub const FILE_DATA_PATH: &str = "/htsget/data";
+/// Path of the health check of the files that the server serves over NFS, which needs no authentication.
+pub const NFS_HEALTH_PATH: &str = "/healthz/nfs";
 
 /// An HTTP request that is not gRPC, with its complete body.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The type of a call, by which metrics and traces name it.
 
 use godwit_dataset::web::{
-    API_PREFIX, FILE_DATA_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, SQL_PATH,
-    VARIANTS_PREFIX,
+    API_PREFIX, FILE_DATA_PATH, NFS_HEALTH_PATH, READS_PREFIX, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX,
+    SQL_PATH, VARIANTS_PREFIX,
 };
 
 /// HTTP path at which the server returns its metrics.
@@ -68,7 +68,7 @@ impl CallType {
             METRICS_PATH => Self::Metrics,
             FILE_DATA_PATH => Self::HtsgetData,
             SQL_PATH => Self::Sql,
-            "/healthz" => Self::Health,
+            "/healthz" | NFS_HEALTH_PATH => Self::Health,
             health if health.starts_with("/grpc.health.v1.Health/") => Self::Health,
             page if page.starts_with(READS_PREFIX) || page.starts_with(VARIANTS_PREFIX) => Self::Htsget,
             page if page.starts_with(SEQUENCE_PREFIX) => Self::Refget,
@@ -96,6 +96,8 @@ mod tests {
         assert_eq!(CallType::from_path("/arrow.flight.protocol.FlightService/Metrics"), CallType::Other);
         assert_eq!(CallType::from_path("/reads/a/b.bam"), CallType::Htsget);
         assert_eq!(CallType::from_path("/sequence/service-info"), CallType::Refget);
+        assert_eq!(CallType::from_path("/healthz/nfs"), CallType::Health);
+        assert_eq!(CallType::from_path("/healthz/nfsx"), CallType::Other);
         assert_eq!(CallType::from_path("/sql"), CallType::Sql);
         assert_eq!(CallType::from_path("/sqlx"), CallType::Other);
     }

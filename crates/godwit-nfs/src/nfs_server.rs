@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::export::Export;
+use crate::nfs_health::{HealthRequests, NfsHealth};
 use crate::rpc_message::{Call, CallError, read_fragment_header, read_record};
 
 /// Largest number of calls of one connection that are carried out or sent at the same time. Others wait in the socket.
@@ -58,6 +60,8 @@ pub struct NfsServer {
     listener: TcpListener,
     export: Arc<Export>,
     max_connections: usize,
+    health: NfsHealth,
+    health_requests: HealthRequests,
 }
 
 impl NfsServer {
@@ -68,7 +72,13 @@ impl NfsServer {
     /// The I/O error if the address cannot be bound.
     pub async fn bind(address: SocketAddr, export: Export, max_connections: usize) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, export: Arc::new(export), max_connections })
+        let (health, health_requests) = NfsHealth::new();
+        Ok(Self { listener, export: Arc::new(export), max_connections, health, health_requests })
+    }
+
+    /// Returns the health check of this server.
+    pub fn health(&self) -> NfsHealth {
+        self.health.clone()
     }
 
     /// Returns the address and port at which the server listens.
@@ -81,7 +91,7 @@ impl NfsServer {
 
     /// Serves until `stop` completes, and then closes all connections. Clients continue at another server, or wait for
     /// the next one at this address.
-    pub async fn serve_until(self, stop: impl Future<Output = ()>) {
+    pub async fn serve_until(mut self, stop: impl Future<Output = ()>) {
         let all_calls = Arc::new(Semaphore::new(MAX_CALLS));
         let mut addresses: HashMap<IpAddr, Arc<AddressCalls>> = HashMap::new();
         let mut connections = JoinSet::new();
@@ -92,6 +102,7 @@ impl NfsServer {
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => {}
                 _ = idle_check.tick() => self.export.opened.end(false),
+                Some(request) = self.health_requests.recv() => request.answer(&self.export),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => {
                         let address = peer.ip().to_canonical();
@@ -156,7 +167,7 @@ async fn serve_connection(export: Arc<Export>, stream: TcpStream, peer: Peer) {
 /// Reads calls and starts to carry them out, until the client closes the connection.
 async fn read_calls(
     export: Arc<Export>,
-    input: impl AsyncRead + Unpin,
+    input: OwnedReadHalf,
     peer: &Peer,
     answers: mpsc::Sender<Answer>,
 ) -> io::Result<()> {
@@ -170,6 +181,9 @@ async fn read_calls(
         let record = timeout(TRANSFER_TIMEOUT, read_record(header, &mut input)).await??;
         let address_permit = permit(&peer.address_calls.0).await.map_err(io::Error::other)?;
         let permits = [own_permit, address_permit, permit(&peer.all_calls).await.map_err(io::Error::other)?];
+        if is_reset(input.get_ref()) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let (export, answers) = (export.clone(), answers.clone());
         tokio::task::spawn_blocking(move || {
             let reply = match Call::decode(&record) {
@@ -182,6 +196,14 @@ async fn read_calls(
         });
     }
     Ok(())
+}
+
+/// Reports whether a connection was reset, so that no reply can be sent (`ENOTCONN` of getpeername(2)).
+///
+/// Calls of such a connection must not be carried out, although they can be read from the socket: the client has sent them
+/// again to another server, and may have changed the same data since. A server that was suspended reads them late.
+fn is_reset(input: &OwnedReadHalf) -> bool {
+    input.peer_addr().is_err()
 }
 
 /// Sends replies in the order in which the calls end.

@@ -460,3 +460,66 @@ async fn connections_that_violate_the_protocol_are_closed_and_their_number_is_li
 async fn connect(server: SocketAddr) -> nfs3_client::Nfs3Client<TokioIo<TcpStream>> {
     nfs3_client::Nfs3Client::new(TokioIo::new(TcpStream::connect(server).await.expect("the server listens")))
 }
+
+/// Returns the record of a call that writes bytes to a file (RFC 5531, section 9; RFC 1813, section 3.3.7).
+fn write_call(file: &nfs_fh3, data: &[u8; 4]) -> Vec<u8> {
+    let mut call = Vec::new();
+    // Transaction, CALL, RPC version 2, NFS version 3, WRITE, and two empty AUTH_NONE.
+    for word in [7, 0, 2, 100_003, 3, 7, 0, 0, 0, 0] {
+        call.extend(u32::to_be_bytes(word));
+    }
+    call.extend((file.data.len() as u32).to_be_bytes());
+    call.extend(file.data.iter());
+    call.resize(call.len().next_multiple_of(4), 0);
+    call.extend(0_u64.to_be_bytes());
+    for word in [data.len() as u32, stable_how::FILE_SYNC as u32, data.len() as u32] {
+        call.extend(word.to_be_bytes());
+    }
+    call.extend(data);
+    [&(0x8000_0000 | call.len() as u32).to_be_bytes(), &call[..]].concat()
+}
+
+#[tokio::test]
+async fn calls_that_a_server_reads_after_their_connection_was_reset_are_not_carried_out() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("f"), "late").unwrap();
+    let server = start_open(directory.path()).await;
+    let mut client = mount(server, "/").await.unwrap();
+    let root = client.root_nfs_fh3();
+    let file = lookup(&mut client, &root, "f").await.unwrap();
+    for (is_reset, expected) in [(true, "late"), (false, "more")] {
+        // The task of the server does not run until the test waits, so the call and the reset are there before it reads.
+        let stream = std::net::TcpStream::connect(server).unwrap();
+        std::io::Write::write_all(&mut &stream, &write_call(&file, b"more")).unwrap();
+        if is_reset {
+            socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+            drop(stream);
+        } else {
+            stream.set_nonblocking(true).unwrap();
+            TcpStream::from_std(stream).unwrap().readable().await.unwrap();
+        }
+        // The server accepts this connection after the one before, and the calls leave time for that one.
+        let mut later = connect(server).await;
+        for _ in 0..20 {
+            later.null().await.unwrap();
+        }
+        assert_eq!(fs::read_to_string(directory.path().join("f")).unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_runs_is_healthy_and_one_that_has_stopped_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let access = ClientAccess::new(Box::new(|_| None), None, false);
+    let options = ExportOptions { access, access_log: None, log: Arc::new(|_| ()) };
+    let export = Export::open(directory.path(), options).unwrap();
+    let server = NfsServer::bind("127.0.0.1:0".parse().unwrap(), export, MAX_CONNECTIONS).await.unwrap();
+    let health = server.health();
+    assert!(!health.check().await, "it does not run yet");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(server.serve_until(async { drop(stopped.await) }));
+    assert_eq!(tokio::join!(health.check(), health.check()), (true, true));
+    drop(stop);
+    running.await.unwrap();
+    assert!(!health.check().await);
+}

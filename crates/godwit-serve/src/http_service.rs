@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use godwit_dataset::Authorizer;
 use godwit_dataset::web::{
-    FileTickets, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, WebBody, WebRequest, WebResponse, WebResponseFuture,
-    WebService,
+    FileTickets, NFS_HEALTH_PATH, REFERENCES_PREFIX, SEQUENCE_PREFIX, SITE_PREFIX, WebBody, WebRequest, WebResponse,
+    WebResponseFuture, WebService,
 };
 use http::header::{HeaderName, ORIGIN, VARY};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 
 use crate::dataset_root::DatasetRoot;
+use crate::health_check::{HealthCheck, nfs_health_response};
 use crate::htsget::Htsget;
 use crate::refget::Refget;
 use crate::site;
@@ -30,6 +31,8 @@ pub struct HttpServiceOptions {
     pub public_url: Option<String>,
     /// Paths of FASTA files whose sequences every authenticated principal may read.
     pub references: Vec<PathBuf>,
+    /// The health check of the files over NFS; `None` if the server does not serve them.
+    pub nfs_health: Option<HealthCheck>,
 }
 
 /// The HTTP service for the datasets of a root.
@@ -37,14 +40,15 @@ pub struct HttpServiceOptions {
 pub struct HttpService {
     htsget: Htsget,
     refget: Arc<Refget>,
+    nfs_health: Option<HealthCheck>,
 }
 
 impl HttpService {
     /// Creates the HTTP service for the datasets of a root.
     pub fn new(root: Arc<DatasetRoot>, options: HttpServiceOptions) -> Self {
-        let HttpServiceOptions { rules, public_url, references } = options;
+        let HttpServiceOptions { rules, public_url, references, nfs_health } = options;
         let refget = Arc::new(Refget::new(root.clone(), rules.clone(), references));
-        Self { htsget: Htsget::new(root, rules, public_url), refget }
+        Self { htsget: Htsget::new(root, rules, public_url), refget, nfs_health }
     }
 
     async fn route(&self, request: WebRequest, tickets: Arc<dyn FileTickets>) -> WebResponse {
@@ -53,6 +57,10 @@ impl HttpService {
         }
         if request.path.starts_with(SITE_PREFIX) {
             return WebResponse { response: site::not_found_response(), access_record: None };
+        }
+        if request.path == NFS_HEALTH_PATH {
+            let response = nfs_health_response(self.nfs_health.as_ref(), &request.method).await;
+            return WebResponse { response, access_record: None };
         }
         let origin = allowed_origin(&request);
         let (mut response, access_record) = match request.method {

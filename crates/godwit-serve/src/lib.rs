@@ -15,6 +15,7 @@ mod file_index;
 mod file_snapshot;
 mod file_store;
 mod gwp_dataset;
+mod health_check;
 mod htsget;
 mod http_request;
 mod http_service;
@@ -30,6 +31,7 @@ mod unindexed_dataset;
 mod vcf_dataset;
 
 pub use dataset_root::DatasetRoot;
+pub use health_check::HealthCheck;
 pub use http_service::{HttpService, HttpServiceOptions};
 pub use listing::SkippedEntry;
 pub use puts::TemporaryDatasets;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use godwit_auth::random_bytes;
 use godwit_dataset::AccessRecord;
-use godwit_dataset::web::{API_PREFIX, READS_PREFIX, SQL_PATH, VARIANTS_PREFIX, WebRequest, WebResponse};
+use godwit_dataset::web::{API_PREFIX, NFS_HEALTH_PATH, READS_PREFIX, SQL_PATH, VARIANTS_PREFIX};
+use godwit_dataset::web::{WebRequest, WebResponse};
 use http::{Response, StatusCode};
 
 use super::DatasetService;
@@ -25,7 +26,8 @@ impl DatasetService {
             return self.respond_sql(request).await;
         }
         let web = self.inner.options.web_service.as_ref();
-        let span = self.start_span(READ_SPAN);
+        // Health checks are frequent and create no spans.
+        let span = if request.path == NFS_HEALTH_PATH { None } else { self.start_span(READ_SPAN) };
         let WebResponse { mut response, access_record } = match web {
             _ if request.path.starts_with(API_PREFIX) => self.respond_api(request).await,
             Some(web) => {

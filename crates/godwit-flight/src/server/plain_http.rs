@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 use godwit_dataset::AuthError;
-use godwit_dataset::web::{API_PREFIX, WebRequest};
+use godwit_dataset::web::{API_PREFIX, NFS_HEALTH_PATH, WebRequest};
 use http::header::{ALLOW, CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::uri::Authority;
@@ -35,7 +35,8 @@ impl<D: DataPlane> ServerState<D> {
     ) -> Response<ResponseBody> {
         let method = request.method().clone();
         let is_misdirected = call_type != CallType::Health && self.is_misdirected(&request);
-        if !is_misdirected && !matches!(call_type, CallType::Health | CallType::Metrics) {
+        let is_for_nfs = request.uri().path() == NFS_HEALTH_PATH;
+        if !is_misdirected && (is_for_nfs || !matches!(call_type, CallType::Health | CallType::Metrics)) {
             return http_response(self.serve_page(request, socket_handle, call_type).await, &method);
         }
         let (head, body) = request.into_parts();
@@ -108,8 +109,8 @@ impl<D: DataPlane> ServerState<D> {
             CallType::Page if !request.uri().path().starts_with(API_PREFIX) => {
                 Err(AuthError::unauthenticated("no authentication is required"))
             }
-            // A CORS preflight request contains no credentials (Fetch standard, "CORS-preflight fetch").
-            _ if request.method() == Method::OPTIONS => {
+            // Neither health checks nor CORS preflight requests (Fetch standard, "CORS-preflight fetch") have credentials.
+            _ if request.method() == Method::OPTIONS || call_type == CallType::Health => {
                 Err(AuthError::unauthenticated("no authentication is required"))
             }
             _ => self.authenticate(request.headers(), socket_handle),

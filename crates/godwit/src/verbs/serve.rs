@@ -75,7 +75,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let (authenticator, tls) = (admission.authentication(), admission.tls());
         let pool = join_pool(args, &authenticator)?;
         let engine = Some(statement_engine(args, temporary.as_ref(), policy_store.clone()));
-        let web_service = Some(open_web_service(args, &root, authorizer.clone()));
+        let nfs = NfsExport::start(args, policy_store.clone(), log.clone()).await?;
+        let web_service = Some(open_web_service(args, &root, authorizer.clone(), nfs.as_ref()));
         let exporter = OtlpExporter::start(args)?;
         let tracer = span_export::build_tracer(exporter.as_ref(), &args.common);
         let options = DatasetServiceOptions {
@@ -91,7 +92,6 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             Server::bind_with_auth(&Address::Tcp(address), node, routes, authenticator, tls, server_tuning(args))
                 .await?;
         start_dns_server(args, pool.as_ref()).await?;
-        let nfs = NfsExport::start(args, policy_store.clone(), log.clone()).await?;
         print_address(args, datasets, encrypted, server.address())?;
         readiness::notify(readiness::READY);
         tokio::spawn(admission.reload_on_change(reload, log.clone()));
@@ -148,9 +148,11 @@ fn open_web_service(
     args: &ServeArgs,
     root: &Arc<DatasetRoot>,
     rules: Option<Arc<dyn Authorizer>>,
+    nfs: Option<&NfsExport>,
 ) -> Arc<dyn WebService> {
     let (public_url, references) = (args.public_url.clone(), args.reference.clone());
-    Arc::new(HttpService::new(root.clone(), HttpServiceOptions { rules, public_url, references }))
+    let nfs_health = nfs.map(NfsExport::health_check);
+    Arc::new(HttpService::new(root.clone(), HttpServiceOptions { rules, public_url, references, nfs_health }))
 }
 
 /// Opens the datasets below the directory or bucket of `--root`.

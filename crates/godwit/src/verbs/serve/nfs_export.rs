@@ -7,9 +7,9 @@ use godwit_cli::failure::Failure;
 use godwit_cli::log::log_message;
 use godwit_dataset::{AccessLog, Authorizer, Principal};
 use godwit_model::ErrorKind;
-use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsServer};
+use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsHealth, NfsServer};
 use godwit_rules::PolicyStore;
-use godwit_serve::DatasetRoot;
+use godwit_serve::{DatasetRoot, HealthCheck};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -19,6 +19,7 @@ use super::parse_listen_address;
 pub(super) struct NfsExport {
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
+    health: NfsHealth,
 }
 
 impl NfsExport {
@@ -65,16 +66,26 @@ impl NfsExport {
         let address = server.address().map_err(failed)?;
         let port = address.port();
         log_message(&format!("NFS at {address}: mount -t nfs -o vers=3,nolock,tcp,port={port},mountport={port}"));
+        let health = server.health();
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(server.serve_until(async {
             let _ = stopped.await;
         }));
-        Ok(Some(Self { stop, server }))
+        Ok(Some(Self { stop, server, health }))
+    }
+
+    /// Returns the check for `GET /healthz/nfs`.
+    pub(super) fn health_check(&self) -> HealthCheck {
+        let health = self.health.clone();
+        HealthCheck::new(move || {
+            let health = health.clone();
+            async move { health.check().await }
+        })
     }
 
     /// Closes the connections of a server, if there is one, and waits until the accesses are recorded.
     pub(super) async fn stop(export: Option<Self>) {
-        let Some(Self { stop, server }) = export else { return };
+        let Some(Self { stop, server, .. }) = export else { return };
         drop(stop);
         // The server has no result, and its panic was reported.
         let _ = server.await;

@@ -1,0 +1,73 @@
+//! Network namespaces, in which a test emulates several hosts on one machine.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::tool::{Tool, run_checked};
+
+/// A network namespace with a loopback interface. Dropping it removes the namespace and its interfaces.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    name: String,
+}
+
+impl NetworkNamespace {
+    /// Reports whether this process may create network namespaces.
+    pub fn are_permitted() -> bool {
+        let name = next_name("probe");
+        let run = |words: &[&str]| {
+            let output = Tool::require("ip").command().arg("netns").args(words).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        let is_created = run(&["add", &name]) && run(&["exec", &name, "true"]);
+        run(&["del", &name]);
+        is_created
+    }
+
+    /// Creates a namespace whose name contains `label`.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn create(label: &str) -> Self {
+        let name = next_name(label);
+        Tool::require("ip").run(["netns", "add", &name]);
+        let created = Self { name };
+        created.ip("link set lo up");
+        created
+    }
+
+    /// Returns the name, for `netns NAME` in command lines of ip(8).
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns a command line that runs a program in the namespace. The process id is that of the program.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Tool::require("ip").command();
+        command.args(["netns", "exec", &self.name]).arg(program);
+        command
+    }
+
+    /// Runs ip(8) on the namespace, with the words of `text`.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn ip(&self, text: &str) -> Output {
+        let mut command = Tool::require("ip").command();
+        run_checked(command.args(["-n", &self.name]).args(text.split_whitespace()))
+    }
+}
+
+impl Drop for NetworkNamespace {
+    fn drop(&mut self) {
+        // A namespace that cannot be removed disturbs no other test.
+        let _ = Tool::require("ip").command().args(["netns", "del", &self.name]).output();
+    }
+}
+
+/// Returns a name that no other namespace has.
+fn next_name(label: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{}-{}-{label}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}

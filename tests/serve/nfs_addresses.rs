@@ -1,0 +1,410 @@
+//! Clients of NFS while keepalived moves the address that they use between three servers of one directory. Each server is in a
+//! network namespace of its own, and the clients are programs of libnfs in a fourth, which also has the bridge between all.
+//! keepalived has the configuration of `packaging/keepalived`.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use godwit_tests::data_server::DataServer;
+use godwit_tests::network_namespace::NetworkNamespace;
+use godwit_tests::processes::send_signal;
+use godwit_tests::wait::wait_until;
+use godwit_tests::{needs, scratch, skip};
+
+use crate::transfer::copies::pseudorandom_bytes;
+
+/// Number of members in `packaging/keepalived/godwit-nfs.conf`.
+const MEMBERS: usize = 3;
+/// The first addresses of the members in that file. Member 0 holds the first one while it can.
+const ADDRESSES: [&str; MEMBERS] = ["192.0.2.101", "192.0.2.102", "192.0.2.103"];
+/// Size of the file that is written and of the file that is read, bytes.
+const FILE_BYTES: usize = 128 << 20;
+/// Rate of the network from the clients to the servers until the last losses, and rate of the reading program, bytes a second.
+const RATE_BYTES_PER_S: u64 = 4 << 20;
+/// Size of the pieces that the output of the reading program is read in, bytes: less than a pipe stores.
+const PIECE_BYTES: usize = 32 << 10;
+/// Bytes that both programs transfer after each move of the address: more than is on the way to them, or in a call.
+const PROGRESS_BYTES: u64 = 3 << 20;
+/// Time without a reply after which a client connects again. The programs of libnfs 4 have no such timer, so the test resets
+/// their connections. Only clients of a host without a network need it.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// A loss of the member that holds the address.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// The server is killed.
+    Killed,
+    /// The server is suspended.
+    Suspended,
+    /// The link of the host is down.
+    CutOff,
+    /// The host has a link, but its packets reach no other host.
+    Isolated,
+}
+
+/// The progress of a program: points of time, with the bytes that were transferred until then.
+#[derive(Clone, Debug, Default)]
+struct Progress(Arc<Mutex<Vec<(Instant, u64)>>>);
+
+impl Progress {
+    fn record(&self, bytes: u64) {
+        self.0.lock().expect("no thread panicked").push((Instant::now(), bytes));
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.lock().expect("no thread panicked").last().map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Reports whether the whole file was transferred, as on a slow machine it may be before the address returns.
+    fn is_complete(&self) -> bool {
+        self.bytes() == FILE_BYTES as u64
+    }
+
+    /// Returns the longest time without progress since `from`.
+    fn longest_stall(&self, from: Instant) -> Duration {
+        let recorded = self.0.lock().expect("no thread panicked").clone();
+        let later = recorded.into_iter().map(|(at, _)| at).filter(|at| *at > from);
+        let times: Vec<Instant> = std::iter::once(from).chain(later).collect();
+        times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    }
+}
+
+/// A host with a server and keepalived.
+struct Member {
+    namespace: NetworkNamespace,
+    server: Option<DataServer>,
+    keepalived: Child,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // keepalived ends its child process.
+        send_signal(self.keepalived.id(), libc::SIGTERM);
+        let _ = self.keepalived.wait();
+    }
+}
+
+/// The members, and the namespace of the clients.
+struct Site {
+    clients: NetworkNamespace,
+    members: Vec<Member>,
+    root: PathBuf,
+    policy: String,
+}
+
+fn path_text(path: &Path) -> String {
+    path.to_str().expect("scratch paths are text").to_owned()
+}
+
+/// Writes the configuration of keepalived for this test, and returns its path.
+fn write_configuration(directory: &Path) -> PathBuf {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/keepalived");
+    let script = directory.join("godwit-nfs-reset");
+    fs::copy(shipped.join("godwit-nfs-reset"), &script).expect("it can be copied");
+    let mut text = fs::read_to_string(shipped.join("godwit-nfs.conf")).expect("it can be read");
+    for (shipped, tested) in [
+        ("https:", "http:"),
+        ("preempt_delay 10", "preempt_delay 1"),
+        ("/etc/keepalived/godwit-nfs-reset", &path_text(&script)),
+        // Other users may write to the directories above the files of a test.
+        ("    enable_script_security\n", ""),
+    ] {
+        assert!(text.contains(shipped), "{shipped}");
+        text = text.replace(shipped, tested);
+    }
+    let path = directory.join("keepalived.conf");
+    fs::write(&path, text).expect("it can be written");
+    path
+}
+
+impl Site {
+    fn start(directory: &Path) -> Self {
+        let (root, policy) = (directory.join("root"), directory.join("rules.toml"));
+        fs::create_dir_all(root.join("run7")).expect("it can be made");
+        let rules = "[addresses]\n'192.0.2.0/24' = 'sequencer'\n[[rule]]\nname = 'runs'\nwho = ['sequencer']\n\
+                     datasets = ['run*/**']\nwrite = true\n";
+        fs::write(&policy, rules).expect("it can be written");
+        let configuration = write_configuration(directory);
+        let clients = NetworkNamespace::create("clients");
+        clients.ip("link add bridge type bridge");
+        clients.ip("address add 192.0.2.1/24 dev bridge");
+        clients.ip("link set bridge up");
+        let mut site = Self { clients, members: Vec::new(), root, policy: path_text(&policy) };
+        for number in 0..MEMBERS {
+            let namespace = NetworkNamespace::create(&format!("storage{}", number + 1));
+            let peer = site.clients.name();
+            namespace.ip(&format!("link add eth0 type veth peer name port{number} netns {peer}"));
+            namespace.ip(&format!("address add 192.0.2.{}/24 dev eth0", 11 + number));
+            namespace.ip("link set eth0 up");
+            site.clients.ip(&format!("link set port{number} master bridge up"));
+            let server = Some(site.start_server(&namespace));
+            let member = directory.join(format!("storage{}", number + 1));
+            let log = fs::File::create(member.with_extension("log")).expect("it can be made");
+            let mut keepalived = namespace.command("keepalived");
+            keepalived.args(["--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file"]);
+            keepalived.arg(&configuration).arg("--config-id").arg(format!("storage{}", number + 1));
+            keepalived.arg("--pid").arg(member.with_extension("pid"));
+            keepalived.arg("--vrrp_pid").arg(member.with_extension("vrrp"));
+            keepalived.stdout(log.try_clone().expect("it can be cloned")).stderr(log);
+            let keepalived = keepalived.spawn().expect("keepalived can be started");
+            site.members.push(Member { namespace, server, keepalived });
+        }
+        site
+    }
+
+    fn start_server(&self, namespace: &NetworkNamespace) -> DataServer {
+        let command = namespace.command(godwit_tests::binary::path());
+        let words = ["--nfs", "0.0.0.0:2049", "--policy", &self.policy, "--writable"];
+        DataServer::start_command(command, &self.root, "127.0.0.1:8815", &words)
+    }
+
+    /// Reports whether a member has an address.
+    fn holds(&self, member: usize, address: &str) -> bool {
+        let shown = self.members[member].namespace.ip("-4 -brief address show dev eth0").stdout;
+        String::from_utf8_lossy(&shown).contains(&format!(" {address}/"))
+    }
+
+    /// Returns the members that have an address.
+    fn holders(&self, address: &str) -> Vec<usize> {
+        (0..MEMBERS).filter(|member| self.holds(*member, address)).collect()
+    }
+
+    /// Sets the rate of the network from the clients to the servers.
+    fn limit_rate(&self, is_limited: bool) {
+        let change = if is_limited { "add" } else { "del" };
+        let mut command = self.clients.command("tc");
+        command.args(["qdisc", change, "dev", "bridge", "root"]);
+        if is_limited {
+            let rate = format!("{RATE_BYTES_PER_S}bps");
+            command.args(["tbf", "rate", &rate, "burst", "256k", "latency", "100ms"]);
+        }
+        godwit_tests::tool::run_checked(&mut command);
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        let server = self.members[0].server.as_ref().expect("it runs").process_id();
+        match loss {
+            Loss::Killed => drop(self.members[0].server.take()),
+            Loss::Suspended => send_signal(server, libc::SIGSTOP),
+            Loss::CutOff => drop(self.clients.ip("link set port0 down")),
+            Loss::Isolated => drop(self.clients.ip("link set port0 nomaster")),
+        }
+    }
+
+    fn restore(&mut self, loss: Loss) {
+        match loss {
+            Loss::Killed => self.members[0].server = Some(self.start_server(&self.members[0].namespace)),
+            Loss::Suspended => {
+                send_signal(self.members[0].server.as_ref().expect("it runs").process_id(), libc::SIGCONT);
+            }
+            Loss::CutOff => drop(self.clients.ip("link set port0 up")),
+            Loss::Isolated => drop(self.clients.ip("link set port0 master bridge")),
+        }
+    }
+
+    /// Waits until a program makes progress. If it has a timer, resets its connections whenever that ends.
+    fn wait_for_progress(&self, what: &str, progress: &Progress, has_timer: bool) {
+        let (before, mut waited_from) = (progress.bytes(), Instant::now());
+        let mut known = before;
+        wait_until(&format!("progress of {what}"), || {
+            if progress.bytes() > known {
+                (known, waited_from) = (progress.bytes(), Instant::now());
+            }
+            if has_timer && waited_from.elapsed() > CLIENT_TIMEOUT {
+                let mut reset = self.clients.command("ss");
+                reset.args(["--kill", "--tcp", "--no-header", "dst", ADDRESSES[0]]);
+                godwit_tests::tool::run_checked(&mut reset);
+                waited_from = Instant::now();
+                eprintln!("{what} had no reply for {CLIENT_TIMEOUT:?}; its connections were reset");
+            }
+            known > before + PROGRESS_BYTES || progress.is_complete()
+        });
+    }
+}
+
+fn url(path: &str) -> String {
+    format!("nfs://{}/run7/{path}?nfsport=2049&mountport=2049", ADDRESSES[0])
+}
+
+/// A program that copies a file to the servers, and a thread that observes the size of the copy.
+struct Writer {
+    program: Child,
+    progress: Progress,
+    ended: Arc<AtomicBool>,
+    observer: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(site: &Site, source: &Path) -> Self {
+        let copy = site.root.join("run7/written.bin");
+        let mut command = site.clients.command("nfs-cp");
+        let program = command.arg(source).arg(url("written.bin")).stdout(Stdio::null()).spawn().expect("it starts");
+        let (progress, ended) = (Progress::default(), Arc::new(AtomicBool::new(false)));
+        let (observed, is_ended) = (progress.clone(), ended.clone());
+        let observer = std::thread::spawn(move || {
+            let mut size = 0;
+            while !is_ended.load(Ordering::Relaxed) {
+                let now = copy.metadata().map_or(0, |found| found.len());
+                if now > size {
+                    size = now;
+                    observed.record(size);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        Self { program, progress, ended, observer }
+    }
+
+    fn finish(mut self) {
+        let status = self.program.wait().expect("it can be waited for");
+        self.ended.store(true, Ordering::Relaxed);
+        self.observer.join().expect("it does not panic");
+        assert!(status.success(), "nfs-cp: {status}");
+    }
+}
+
+/// A program that reads a file from the servers, and a thread that receives the bytes.
+struct Reader {
+    program: Child,
+    progress: Progress,
+    /// Bytes a second; 0 while the thread pauses.
+    rate: Arc<AtomicU64>,
+    receiver: JoinHandle<Vec<u8>>,
+}
+
+impl Reader {
+    fn start(site: &Site) -> Self {
+        let mut command = site.clients.command("nfs-cat");
+        let mut program = command.arg(url("source.bin")).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut output = program.stdout.take().expect("it is piped");
+        let (progress, rate) = (Progress::default(), Arc::new(AtomicU64::new(RATE_BYTES_PER_S)));
+        let (received, present_rate) = (progress.clone(), rate.clone());
+        let receiver = std::thread::spawn(move || {
+            let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+            loop {
+                let rate = present_rate.load(Ordering::Relaxed);
+                if rate == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                let count = output.read(&mut piece).expect("it can be read");
+                if count == 0 {
+                    return bytes;
+                }
+                bytes.extend_from_slice(&piece[..count]);
+                received.record(bytes.len() as u64);
+                std::thread::sleep(Duration::from_secs_f64(count as f64 / rate as f64));
+            }
+        });
+        Self { program, progress, rate, receiver }
+    }
+
+    /// Pauses until the program waits for its output, without an open call. libnfs before version 5.0.3 uses a part of a reply
+    /// from a lost connection as the beginning of the next reply.
+    fn pause(&self) {
+        self.rate.store(0, Ordering::Relaxed);
+        let waits_in = format!("/proc/{}/wchan", self.program.id());
+        wait_until("nfs-cat waits for its output", || {
+            let is_waiting = fs::read_to_string(&waits_in).is_ok_and(|function| function.contains("pipe_w"));
+            is_waiting || self.progress.is_complete()
+        });
+    }
+
+    fn resume(&self) {
+        self.rate.store(RATE_BYTES_PER_S, Ordering::Relaxed);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.rate.store(u64::MAX, Ordering::Relaxed);
+        let bytes = self.receiver.join().expect("it does not panic");
+        let status = self.program.wait().expect("it can be waited for");
+        assert!(status.success(), "nfs-cat: {status}");
+        bytes
+    }
+}
+
+/// Loses the holder of the address while programs write and read, and restores it. Returns the longest stall of the programs
+/// after the loss, and the longest one when the address returns.
+fn lose_and_restore(site: &mut Site, loss: Loss, bytes: &[u8]) -> [Duration; 2] {
+    let copy = site.root.join("run7/written.bin");
+    // The file of an earlier loss.
+    let _ = fs::remove_file(&copy);
+    site.limit_rate(true);
+    let (writer, reader) = (Writer::start(site, &site.root.join("run7/source.bin")), Reader::start(site));
+    let wait_for_both = |site: &Site, has_timer: bool| {
+        site.wait_for_progress("nfs-cp", &writer.progress, has_timer);
+        site.wait_for_progress("nfs-cat", &reader.progress, has_timer);
+    };
+    wait_for_both(site, false);
+
+    reader.pause();
+    let lost_at = Instant::now();
+    site.lose(loss);
+    reader.resume();
+    wait_until("another holder", || site.holders(ADDRESSES[0]).iter().any(|member| *member != 0));
+    wait_for_both(site, matches!(loss, Loss::CutOff | Loss::Isolated));
+    let lost = writer.progress.longest_stall(lost_at).max(reader.progress.longest_stall(lost_at));
+
+    reader.pause();
+    let restored_at = Instant::now();
+    site.restore(loss);
+    wait_until("the return of the address", || site.holders(ADDRESSES[0]) == [0]);
+    let resumed_at = Instant::now();
+    reader.resume();
+    wait_for_both(site, false);
+    let returned = writer.progress.longest_stall(restored_at).max(reader.progress.longest_stall(resumed_at));
+
+    site.limit_rate(false);
+    writer.finish();
+    assert!(reader.finish() == bytes, "{loss:?}: nfs-cat has read other bytes");
+    assert!(scratch::read(&copy) == bytes, "{loss:?}: nfs-cp has written other bytes");
+    [lost, returned]
+}
+
+/// Starts the members, and loses one in each of these ways. Prints the longest stalls.
+fn measure_losses(label: &str, losses: &[Loss]) {
+    needs!("ip", "tc", "ss", "curl", "keepalived", "nfs-cp", "nfs-cat");
+    if !NetworkNamespace::are_permitted() {
+        skip!("network-namespaces", "network namespaces may not be made");
+    }
+    let directory = scratch::directory(&format!("nfs-addresses-{label}"));
+    let mut site = Site::start(&directory);
+    let bytes = pseudorandom_bytes(FILE_BYTES);
+    fs::write(site.root.join("run7/source.bin"), &bytes).expect("it can be written");
+    wait_until("each member holds an address", || {
+        (0..MEMBERS).all(|member| site.holders(ADDRESSES[member]) == [member])
+    });
+    for loss in losses {
+        let [lost, returned] = lose_and_restore(&mut site, *loss, &bytes);
+        eprintln!("{loss:?}: longest stall {lost:.2?}; when the address returned {returned:.2?}");
+    }
+}
+
+#[test]
+fn clients_continue_when_the_server_at_their_address_is_killed() {
+    measure_losses("killed", &[Loss::Killed]);
+}
+
+#[test]
+fn clients_continue_when_the_server_at_their_address_hangs() {
+    measure_losses("hangs", &[Loss::Suspended]);
+}
+
+#[test]
+fn clients_continue_when_the_host_of_their_address_is_cut_off() {
+    measure_losses("cut-off", &[Loss::CutOff]);
+}
+
+#[test]
+#[ignore = "losses for minutes, on a machine with nothing else to do; run it by name, with GODWIT_NFS_LOSSES"]
+fn clients_continue_after_many_losses() {
+    let rounds = std::env::var("GODWIT_NFS_LOSSES").map_or(5, |text| text.parse().expect("it is a number"));
+    let kinds = [Loss::Killed, Loss::Suspended, Loss::CutOff, Loss::Isolated];
+    measure_losses("many", &kinds.repeat(rounds));
+}
