@@ -23,7 +23,7 @@ run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev:lib/libbwa.a zl
 build=(python3:python3 python3-venv)
 test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev:include/htslib/sam.h
     default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl libnfs-utils:nfs-cp systemd:systemd-analyze environment-modules:modulecmd
-    keepalived:keepalived munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
+    munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
 bench=(samblaster:samblaster iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
     clickhouse-client:clickhouse-client bsdiff:bsdiff aria2:aria2c nginx-light:nginx globus-gridftp-server-progs:globus-gridftp-server
     globus-gass-copy-progs:globus-url-copy libglobus-xio-udt-driver rclone:rclone fuse3:fusermount b3sum:b3sum)
@@ -116,7 +116,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     [ "$status" -eq 0 ] || fail "apt-get install failed; see above"
     for package in "${missing[@]}"; do
         case "$package" in
-            keepalived | munge | slurmctld | slurmd | postgresql | clickhouse-server) services=("$package") ;;
+            munge | slurmctld | slurmd | postgresql | clickhouse-server) services=("$package") ;;
             openssh-server) services=(ssh) ;;
             *) continue ;;
         esac

@@ -178,7 +178,7 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
 
     /// Divides a part into pieces, which are parts themselves. All pieces read in order give the rows of the part. Returns
     /// the part itself if it is small or cannot be divided. [`read_pieces`](crate::read_pieces) reads several pieces at
-    /// the same time, so a piece should have a few batches.
+    /// the same time; only the first batches of a piece are read in advance.
     fn pieces(&self, part: &ScanPart) -> Vec<ScanPart> {
         vec![part.clone()]
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::vec::IntoIter;
 
@@ -10,12 +11,19 @@ use arrow_array::RecordBatch;
 
 use crate::dataset::{BatchReader, Dataset, DatasetError, Scan, ScanPart};
 
-/// Number of pieces that are read at the same time. A client that receives one stream can hardly receive more.
-const CONCURRENT_PIECES: usize = 2;
+/// Number of pieces of a stream that are read in advance. A client that receives one stream can hardly receive more.
+const PIECES_AHEAD: usize = 2;
+/// Maximum number of batches of a piece that are read in advance. The batches after them are read when they are needed.
+const MAX_BATCHES_AHEAD: usize = 8;
+/// Maximum number of pieces that are read in advance in this process. Other streams are read on the threads of their
+/// callers, so that thousands of slow clients need no memory for batches.
+const MAX_PIECES_AHEAD: usize = 32;
+
+/// Number of pieces that are read in advance, or have been read and not been used.
+static PIECE_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Reads a part of a scan, as [`Dataset::read`] does. If the dataset divides the part into pieces
-/// ([`Dataset::pieces`]), threads read the next pieces while the caller uses the batches of the current one. No thread
-/// waits for a caller that stops in between: at most two pieces are kept for it.
+/// ([`Dataset::pieces`]), threads read the next pieces while the caller uses the batches of the current one.
 ///
 /// # Errors
 /// Those of [`Dataset::read`].
@@ -24,44 +32,96 @@ pub fn read_pieces(dataset: &Arc<dyn Dataset>, scan: &Scan, part: &ScanPart) -> 
     if pieces.len() < 2 {
         return dataset.read(scan, part);
     }
-    let (dataset, scan) = (dataset.clone(), scan.clone());
-    let (pieces, batches) = (pieces.into_iter(), Vec::new().into_iter());
-    Ok(Box::new(PieceReader { dataset, scan, pieces, running: VecDeque::new(), batches }))
+    let (dataset, scan, pieces) = (dataset.clone(), scan.clone(), pieces.into_iter());
+    Ok(Box::new(PieceReader { dataset, scan, pieces, ahead: VecDeque::new(), current: Box::new(std::iter::empty()) }))
 }
+
+/// A permission to read a piece in advance.
+struct AheadPermit;
+
+impl AheadPermit {
+    /// Returns a permission; `None` if there are [`MAX_PIECES_AHEAD`].
+    fn try_acquire() -> Option<Self> {
+        let count = PIECE_COUNT.fetch_add(1, Ordering::Relaxed);
+        let permit = Self;
+        (count < MAX_PIECES_AHEAD).then_some(permit)
+    }
+}
+
+impl Drop for AheadPermit {
+    fn drop(&mut self) {
+        PIECE_COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A piece of which a thread reads the first batches; the thread returns all batches.
+type PieceAhead = JoinHandle<Result<BatchReader, DatasetError>>;
 
 /// An iterator over the batches of pieces.
 struct PieceReader {
     dataset: Arc<dyn Dataset>,
     scan: Scan,
-    /// The pieces that no thread reads yet.
+    /// The pieces that are neither in `ahead` nor have been read.
     pieces: IntoIter<ScanPart>,
-    /// The threads, in the order of their pieces.
-    running: VecDeque<JoinHandle<Result<Vec<RecordBatch>, DatasetError>>>,
+    /// The next pieces, in order.
+    ahead: VecDeque<PieceAhead>,
     /// The remaining batches of the current piece.
-    batches: IntoIter<RecordBatch>,
+    current: BatchReader,
 }
 
 impl PieceReader {
-    /// Starts a thread for the next piece, if there is one.
-    fn start_next(&mut self) -> Result<(), DatasetError> {
-        if let Some(piece) = self.pieces.next() {
-            let (dataset, scan) = (self.dataset.clone(), self.scan.clone());
-            let builder = std::thread::Builder::new().name("piece".to_owned());
-            let thread = builder.spawn(move || dataset.read(&scan, &piece)?.collect());
-            self.running.push_back(thread.map_err(|error| DatasetError::Local(error.into()))?);
+    /// Starts threads for the next pieces, as far as the limits permit it.
+    fn read_ahead(&mut self) {
+        while self.ahead.len() < PIECES_AHEAD
+            && let Some(piece) = self.pieces.as_slice().first()
+            && let Some(permit) = AheadPermit::try_acquire()
+        {
+            let (dataset, scan, piece) = (self.dataset.clone(), self.scan.clone(), piece.clone());
+            let thread = std::thread::Builder::new().name("piece".to_owned());
+            let started = thread.spawn(move || read_first_batches(&*dataset, &scan, &piece, permit));
+            // If no thread can be started, the caller reads the piece.
+            let Ok(thread) = started else { return };
+            self.pieces.next();
+            self.ahead.push_back(thread);
         }
-        Ok(())
     }
 
     /// Returns the batches of the next piece; `None` after the last one.
-    fn next_piece(&mut self) -> Result<Option<Vec<RecordBatch>>, DatasetError> {
-        while self.running.len() < CONCURRENT_PIECES && self.pieces.len() > 0 {
-            self.start_next()?;
-        }
-        let Some(thread) = self.running.pop_front() else { return Ok(None) };
-        let batches = thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-        self.start_next()?;
-        Ok(Some(batches))
+    fn next_piece(&mut self) -> Option<Result<BatchReader, DatasetError>> {
+        self.read_ahead();
+        let Some(thread) = self.ahead.pop_front() else {
+            return self.pieces.next().map(|piece| self.dataset.read(&self.scan, &piece));
+        };
+        let batches = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        self.read_ahead();
+        Some(batches)
+    }
+}
+
+/// Reads the first batches of a piece. Returns all its batches.
+fn read_first_batches(
+    dataset: &dyn Dataset,
+    scan: &Scan,
+    piece: &ScanPart,
+    permit: AheadPermit,
+) -> Result<BatchReader, DatasetError> {
+    let mut rest = dataset.read(scan, piece)?;
+    let first: Vec<_> = rest.by_ref().take(MAX_BATCHES_AHEAD).collect();
+    let first = FirstBatches { batches: first.into_iter(), _permit: permit };
+    Ok(Box::new(first.chain(rest)))
+}
+
+/// The batches that were read in advance. The permission ends when they have been used.
+struct FirstBatches {
+    batches: IntoIter<Result<RecordBatch, DatasetError>>,
+    _permit: AheadPermit,
+}
+
+impl Iterator for FirstBatches {
+    type Item = Result<RecordBatch, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batches.next()
     }
 }
 
@@ -70,18 +130,26 @@ impl Iterator for PieceReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(batch) = self.batches.next() {
-                return Some(Ok(batch));
+            match self.current.next() {
+                Some(Ok(batch)) => return Some(Ok(batch)),
+                Some(Err(error)) => return self.end_with(error),
+                None => {}
             }
-            match self.next_piece() {
-                Ok(batches) => self.batches = batches?.into_iter(),
-                Err(error) => {
-                    self.pieces = Vec::new().into_iter();
-                    self.running.clear();
-                    return Some(Err(error));
-                }
+            match self.next_piece()? {
+                Ok(batches) => self.current = batches,
+                Err(error) => return self.end_with(error),
             }
         }
+    }
+}
+
+impl PieceReader {
+    /// Ends the rows with an error.
+    fn end_with(&mut self, error: DatasetError) -> Option<Result<RecordBatch, DatasetError>> {
+        self.pieces = Vec::new().into_iter();
+        self.ahead.clear();
+        self.current = Box::new(std::iter::empty());
+        Some(Err(error))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Settings of the memory allocator.
 
-/// Bytes that the allocator of a process keeps for its next allocations, in each arena. Blocks of files and messages of
-/// Flight are smaller than the quarter from which on the allocator requests memory from the kernel.
+/// Bytes that the allocator of a process keeps for its next allocations, in each arena. It keeps buffers of less than a
+/// quarter of this size, such as blocks of files and messages of Flight; the kernel provides larger ones directly.
 pub const KEPT_ALLOCATOR_BYTES: usize = 16 << 20;
 
 /// Lets the memory allocator of glibc keep freed memory for the next allocations: up to `bytes` in each of `max_arenas`
-/// arenas. By default, it returns the pages of buffers to the kernel and requests them again for the next buffer, which
+/// arenas. The variables `MALLOC_*` of the environment no longer apply. By default, it returns the pages of buffers to the kernel and requests them again for the next buffer, which
 /// takes a fifth of the CPU time of a server that sends files, and a seventh of grouping a million rows in SQL. Other C
 /// libraries have no such settings; with them, does nothing.
 pub fn keep_freed_memory(bytes: usize, max_arenas: usize) {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast_with_options};
+use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use godwit_flight::{FlightError, ParameterValues};
+use godwit_model::message_with_causes;
 use godwit_model::panics::catch_panic;
-use godwit_model::{ipc, message_with_causes};
 
 /// The values of the parameters of a statement: texts by the names of the parameters, or a row of typed values.
 ///
@@ -97,10 +98,12 @@ impl StatementParameters {
     /// ```
     pub fn from_stream(bytes: &[u8]) -> Result<Self, ArrowError> {
         let contradictory = || Err(ArrowError::IpcError("its buffers contradict its header".to_owned()));
-        let row = catch_panic(|| ipc::batch_from_bytes(bytes)).unwrap_or_else(contradictory)?;
-        match row.num_rows() {
-            1 => Ok(Self { texts: Vec::new(), row: Some(row) }),
-            rows => Err(ArrowError::InvalidArgumentError(format!("values of parameters are one row, not {rows}"))),
+        let read = || -> Result<Vec<RecordBatch>, ArrowError> { StreamReader::try_new(bytes, None)?.collect() };
+        let mut batches = catch_panic(read).unwrap_or_else(contradictory)?;
+        batches.retain(|batch| batch.num_rows() > 0);
+        match (batches.pop(), batches.len()) {
+            (Some(row), 0) if row.num_rows() == 1 => Ok(Self { texts: Vec::new(), row: Some(row) }),
+            _ => Err(ArrowError::InvalidArgumentError("values of parameters are exactly one row".to_owned())),
         }
     }
 

@@ -69,6 +69,8 @@ impl ReadsTable {
 #[derive(Debug)]
 pub(crate) struct BamDataset {
     file: BamFile,
+    /// False if the file is in a bucket.
+    is_local: bool,
     index: FileIndex,
     table: ReadsTable,
     version: u64,
@@ -79,7 +81,7 @@ impl BamDataset {
         let file = BamFile::open(store.open(seen.single_file()?)?).map_err(dataset_error)?;
         let index = FileIndex::read_beside(store, seen, "samtools index")?;
         let table = ReadsTable::new(file.header())?;
-        Ok(Self { file, index, table, version: seen.version })
+        Ok(Self { file, is_local: store.is_local(), index, table, version: seen.version })
     }
 
     fn intervals(&self, regions: &[Region]) -> Result<IntervalSet, DatasetError> {
@@ -173,7 +175,8 @@ impl Dataset for BamDataset {
     }
 
     fn pieces(&self, part: &ScanPart) -> Vec<ScanPart> {
-        self.index.pieces(part, self.file.byte_len())
+        // Each piece begins with small requests, which are slow in a bucket.
+        if self.is_local { self.index.pieces(part, self.file.byte_len()) } else { vec![part.clone()] }
     }
 
     fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {

@@ -76,8 +76,8 @@ impl FileIndex {
         starts.zip(ends).map(|chunk| ScanPart { ranges: vec![chunk] }).collect()
     }
 
-    /// Divides a part of a file of `bytes` bytes into pieces of about [`PIECE_BYTES`]; returns the part itself if it is
-    /// small.
+    /// Divides a part of a file of `bytes` bytes into pieces of at least [`PIECE_BYTES`], as far as the index knows records
+    /// in it; returns the part itself if it is small.
     pub(crate) fn pieces(&self, part: &ScanPart, bytes: u64) -> Vec<ScanPart> {
         let length = |(start, end): FileChunk| (end >> 16).min(bytes).saturating_sub(start >> 16);
         let is_small = part.ranges.iter().map(|range| length(*range)).sum::<u64>() < MIN_PART_BYTES;
@@ -85,9 +85,8 @@ impl FileIndex {
         let offsets = index.record_offsets();
         let (mut pieces, mut piece, mut filled) = (Vec::new(), ScanPart::default(), 0);
         for (mut start, end) in part.ranges.iter().copied() {
-            let inside =
-                offsets.partition_point(|offset| *offset <= start)..offsets.partition_point(|offset| *offset < end);
-            for cut in offsets[inside].iter().copied() {
+            let after_start = &offsets[offsets.partition_point(|offset| *offset <= start)..];
+            for cut in after_start.iter().copied().take_while(|offset| *offset < end) {
                 if filled + length((start, cut)) >= PIECE_BYTES {
                     piece.ranges.push((start, cut));
                     pieces.push(std::mem::take(&mut piece));
@@ -132,7 +131,7 @@ fn read_index(store: &FileStore, index: &FileSnapshot) -> Result<Result<RegionIn
 /// worthwhile.
 const MIN_PART_BYTES: u64 = 1 << 20;
 
-/// Size of a piece of a part, as compressed bytes: a batch of reads, or a few batches of variants.
+/// Minimum size of a piece of a part, as compressed bytes: usually a batch of reads, or a few batches of variants.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// Distributes chunks, in their order, to at most `most` parts of similar size. A chunk is never split, because no
@@ -173,7 +172,7 @@ mod tests {
         let block = 10_000;
         for number in 0..1000 {
             let offsets = RecordOffsets { start: (number * block) << 16, end: ((number + 1) * block) << 16 };
-            builder.push(0, number as u32 * 20_000, number as u32 * 20_000 + 150, true, offsets)?;
+            builder.push(0, number as i32 * 20_000, number as i32 * 20_000 + 150, true, offsets)?;
         }
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("a.bam.bai");
@@ -191,6 +190,10 @@ mod tests {
             }
         }
         assert_eq!(joined, ranges);
+        // A region between two records may give a range that is empty.
+        let empty = (2_000_000 << 16, 2_000_000 << 16);
+        let with_empty = ScanPart { ranges: vec![ranges[0], empty, ranges[1]] };
+        assert_eq!(index.pieces(&with_empty, 1000 * block).len(), 27);
         let small = ScanPart { ranges: vec![(0, 1_000_000 << 16)] };
         assert_eq!(index.pieces(&small, 1000 * block), std::slice::from_ref(&small));
         assert_eq!(FileIndex::Missing.pieces(&pieces[0], 1000 * block), &pieces[..1]);

@@ -31,6 +31,11 @@ pub(crate) enum FileStore {
 }
 
 impl FileStore {
+    /// Returns whether the files are in the local file system.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local)
+    }
+
     /// Returns a snapshot of a file and of the first of its possible indexes that exists; `None` if the file does not
     /// exist. If `or_directory` is true, `path` may also be a directory.
     ///

@@ -174,7 +174,8 @@ impl Dataset for VcfDataset {
     }
 
     fn pieces(&self, part: &ScanPart) -> Vec<ScanPart> {
-        self.index.pieces(part, self.snapshot.bytes)
+        // Each piece begins with small requests, which are slow in a bucket.
+        if self.store.is_local() { self.index.pieces(part, self.snapshot.bytes) } else { vec![part.clone()] }
     }
 
     fn read(&self, scan: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {

@@ -229,18 +229,18 @@ class PoolConnection(Connection):
         grant = secrets.token_hex(8)
         while True:
             rejection: GodwitError | None = None
+            is_any_lost = False
             for url in self._members_by_health():
                 try:
-                    connection = self._request_grant(url, grant)
+                    return self._request_grant(url, grant)
                 except _LostMemberError:
-                    continue
+                    is_any_lost = True
                 except GodwitError as error:
                     rejection = error
-                    continue
-                return connection
-            if rejection is not None:
+            is_too_late = time.monotonic() >= until
+            if rejection is not None and (is_too_late or not is_any_lost):
                 raise rejection
-            if time.monotonic() >= until:
+            if is_too_late:
                 raise RemoteError(f"{self.pool}: none of its {len(self.members)} members answered for {self.wait:g} s")
             if not is_warned:
                 is_warned = True
@@ -270,7 +270,9 @@ class PoolConnection(Connection):
             _call_action_with_timeout(other, "PoolStatus", b"look")
         except _LostMemberError as lost:
             other.close()
-            raise self._mark_failed(granted, lost) from lost.__cause__
+            self._mark_failed(granted, lost)
+            # Not a rejection, even if the certificate is not trusted: the member that answered is asked for another one.
+            raise lost
         except BaseException:
             other.close()
             raise

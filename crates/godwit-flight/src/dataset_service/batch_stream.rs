@@ -22,9 +22,9 @@ impl DatasetService {
 }
 
 /// Returns a download that reads each batch when the transport requests it, on a thread that may block on file access.
-/// Between batches the download occupies no thread and no memory for a batch, so that thousands of slow clients do not
-/// exhaust the few hundred threads of the process. Reading ahead was not faster, because the transport requests a batch
-/// while it sends the previous one.
+/// Between batches the download itself occupies no thread and no memory for a batch, so that thousands of slow clients do
+/// not exhaust the few hundred threads of the process; [`read_pieces`](godwit_dataset::read_pieces) reads in advance for
+/// a bounded number of downloads.
 ///
 /// # Examples
 ///

@@ -168,7 +168,7 @@ impl Membership {
 
     async fn watch_member(self: Arc<Self>, member: usize) {
         let location = &self.options.members[member].location;
-        let (mut reported, mut late): (Option<Option<String>>, u32) = (None, 0);
+        let (mut reported, mut late): (Option<Option<bool>>, u32) = (None, 0);
         loop {
             let status = match tokio::time::timeout(PROBE_TIMEOUT, self.request_status(member)).await {
                 Err(_) if late < MAX_LATE_PROBES => {
@@ -180,10 +180,12 @@ impl Membership {
             late = 0;
             let problem = self.apply_status(member, status);
             // A member that does not answer may not have started yet. Other problems are reported after the first probe.
-            let is_definite = problem.as_ref().is_some_and(|problem| problem != NO_ANSWER);
-            let is_change = match &reported {
-                None => is_definite,
-                Some(reported) => reported.is_some() != problem.is_some() || (is_definite && *reported != problem),
+            // The texts are not compared, because that of an expired certificate contains the time.
+            let is_definite = problem.as_ref().map(|problem| problem != NO_ANSWER);
+            let is_change = match reported {
+                None => is_definite == Some(true),
+                Some(reported) if is_definite == Some(true) => reported != is_definite,
+                Some(reported) => reported.is_some() != is_definite.is_some(),
             };
             if is_change {
                 let name = &self.options.name;
@@ -192,7 +194,7 @@ impl Membership {
                 (self.options.notify)(&format!("pool {name}: {location} {change}"));
             }
             if is_change || reported.is_none() {
-                reported = Some(problem);
+                reported = Some(is_definite);
             }
             tokio::time::sleep(PROBE_INTERVAL).await;
         }
