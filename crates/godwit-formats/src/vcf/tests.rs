@@ -36,9 +36,12 @@ fn with_samples(records: &[&str]) -> String {
 }
 
 fn batch(text: &str) -> RecordBatch {
+    let layout = VariantLayout::new(open(text).unwrap().header()).unwrap();
+    batch_with(text, VariantBatchBuilder::new(&layout))
+}
+
+fn batch_with(text: &str, mut columns: VariantBatchBuilder) -> RecordBatch {
     let mut reader = open(text).unwrap();
-    let layout = VariantLayout::new(reader.header()).unwrap();
-    let mut columns = VariantBatchBuilder::new(&layout);
     while let Some(record) = reader.next_record().unwrap() {
         columns.push(&record).unwrap();
     }
@@ -222,4 +225,25 @@ fn lines_that_a_caller_may_write_are_read() {
     assert!(written.next_record().is_ok_and(|record| record.is_some()));
     let mut read = open(&text).unwrap();
     assert!(read.next_record().is_ok_and(|record| record.is_some()));
+}
+
+#[test]
+fn every_projection_has_the_columns_of_the_whole_batch() {
+    let text = with_samples(&[
+        "chr1\t5\trs1;rs2\tA\tC,G\t50.5\tPASS\tDP=3;DP=4;AF=0.5,.;DB;ANN=a|b,c;NEW=1\tGT:DP:AD\t0/1:3:1,2\t./.:.:.",
+        "chr2\t7\t.\tAT\t.\t.\tq10;s50\tDP=many;DP=8;DB=0;END=90\tGT:XX\t1|1:z\t0",
+        "chrX\t9\t.\tN\t<DEL>\t1e2\t.\tEND=12;=5;AF=.,x\tDP\t4\t.",
+        "chr2\t11\t.\tG\tT\t3\t.\t.\t.\t.\t.",
+    ]);
+    let (whole, layout) = (batch(&text), VariantLayout::new(open(&text).unwrap().header()).unwrap());
+    let count = whole.num_columns();
+    assert_eq!(count, layout.schema.fields().len());
+    let pairs = (0..count).flat_map(|one| (one..count).map(move |other| vec![one, other]));
+    for mut columns in pairs.chain([Vec::new()]) {
+        columns.dedup();
+        let projected = batch_with(&text, VariantBatchBuilder::with_projection(&layout, &columns));
+        assert_eq!(projected.num_rows(), whole.num_rows());
+        let expected = whole.project(&columns).unwrap();
+        assert_eq!(projected.columns(), expected.columns(), "{columns:?}");
+    }
 }
