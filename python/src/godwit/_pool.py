@@ -232,11 +232,14 @@ class PoolConnection(Connection):
             is_any_lost = False
             for url in self._members_by_health():
                 try:
-                    return self._request_grant(url, grant)
+                    connection = self._request_grant(url, grant)
                 except _LostMemberError:
                     is_any_lost = True
+                    continue
                 except GodwitError as error:
                     rejection = error
+                    continue
+                return connection
             is_too_late = time.monotonic() >= until
             if rejection is not None and (is_too_late or not is_any_lost):
                 raise rejection
