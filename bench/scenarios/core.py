@@ -113,7 +113,7 @@ MISSED_TARGET_REASONS = {
     "Variants that pass a filter, godwit over polars-bio": "single rounds are 0.66 to 0.68; evaluating the expression for each row was "
     "38 % of the CPU time of the statement before its numbers were stored without allocations.",
     "1,000,000 rows, godwit": "the table is one row group, which one thread of the server decodes.",
-    "5,000,000 rows, godwit": "decoding Parquet takes 0.23 s of CPU a million rows, and server and client share two cores.",
+    "5,000,000 rows, godwit": "server and client use both cores: decoding Parquet at one side, copying batches at the other.",
     "20,000,000 rows, godwit": "as 5,000,000 rows.",
     "batches, the service over local scoring": "single rounds are 1.06 to 1.32; the rows pass through one process more than in local scoring.",
     "identity step": "starting Python takes 0.23 s a thread, 8.4 % at this size; the rest is making the columns.",
