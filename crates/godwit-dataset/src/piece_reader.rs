@@ -132,24 +132,16 @@ impl Iterator for PieceReader {
         loop {
             match self.current.next() {
                 Some(Ok(batch)) => return Some(Ok(batch)),
-                Some(Err(error)) => return self.end_with(error),
-                None => {}
-            }
-            match self.next_piece()? {
-                Ok(batches) => self.current = batches,
-                Err(error) => return self.end_with(error),
+                Some(Err(error)) => {
+                    // The rows end at the first error.
+                    self.pieces = Vec::new().into_iter();
+                    self.ahead.clear();
+                    self.current = Box::new(std::iter::empty());
+                    return Some(Err(error));
+                }
+                None => self.current = self.next_piece()?.unwrap_or_else(|error| Box::new(std::iter::once(Err(error)))),
             }
         }
-    }
-}
-
-impl PieceReader {
-    /// Ends the rows with an error.
-    fn end_with(&mut self, error: DatasetError) -> Option<Result<RecordBatch, DatasetError>> {
-        self.pieces = Vec::new().into_iter();
-        self.ahead.clear();
-        self.current = Box::new(std::iter::empty());
-        Some(Err(error))
     }
 }
 
@@ -163,7 +155,7 @@ mod tests {
     use super::*;
     use crate::dataset::DatasetKind;
 
-    /// A table whose rows are the numbers of its ranges. Reading a number of `damaged` fails.
+    /// A table whose rows are the numbers of its ranges. [`Dataset::read`] fails for the number `damaged`.
     #[derive(Debug)]
     struct Numbers {
         damaged: Option<u64>,

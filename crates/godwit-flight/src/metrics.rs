@@ -27,8 +27,10 @@ use crate::trace::OpenSpan;
 /// of hours.
 const DURATION_BUCKETS_S: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 14400.0];
 
-/// Outcomes of a record of the audit log: written, failed, or passed on without waiting for the outcome.
-const AUDIT_OUTCOMES: [&str; 3] = ["recorded", "failed", "noted"];
+/// Outcomes of a record of the audit log; `NOTED` means that nothing waits for the outcome.
+const RECORDED: &str = "recorded";
+const FAILED: &str = "failed";
+const NOTED: &str = "noted";
 
 type OneLabel = [(&'static str, &'static str); 1];
 type CallLabels = [(&'static str, String); 2];
@@ -105,7 +107,7 @@ impl Default for ServerMetrics {
         let connections = Gauge::default();
         registry.register("open_connections", "Open connections", connections.clone());
         let (rejections, audit_records) =
-            (counters("reason", &RejectionReason::NAMES), counters("outcome", &AUDIT_OUTCOMES));
+            (counters("reason", &RejectionReason::NAMES), counters("outcome", &[RECORDED, FAILED, NOTED]));
         registry.register("refused_callers", "Rejected calls and connections, by reason", rejections.clone());
         registry.register("audit_lines", "Accesses passed to the audit log, by outcome", audit_records.clone());
         let (workers, worker_limit) = (Family::default(), Gauge::default());
@@ -303,7 +305,7 @@ impl AccessLog for MeteredAccessLog {
     fn record(&self, access: AccessRecord) -> AccessLogFuture<'_> {
         Box::pin(async move {
             let recorded = self.log.record(access).await;
-            let outcome = AUDIT_OUTCOMES[usize::from(recorded.is_err())];
+            let outcome = if recorded.is_ok() { RECORDED } else { FAILED };
             self.metrics.audit_records.get_or_create(&[("outcome", outcome)]).inc();
             recorded
         })
@@ -313,7 +315,7 @@ impl AccessLog for MeteredAccessLog {
         self.log.record_in_background(access);
         // Count the record as noted: whether writing succeeds is not visible here. After a failure, the log rejects all
         // later records.
-        self.metrics.audit_records.get_or_create(&[("outcome", AUDIT_OUTCOMES[2])]).inc();
+        self.metrics.audit_records.get_or_create(&[("outcome", NOTED)]).inc();
     }
 }
 

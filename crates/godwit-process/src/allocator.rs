@@ -5,9 +5,10 @@
 pub const KEPT_ALLOCATOR_BYTES: usize = 16 << 20;
 
 /// Lets the memory allocator of glibc keep freed memory for the next allocations: up to `bytes` in each of `max_arenas`
-/// arenas. The variables `MALLOC_*` of the environment no longer apply. By default, it returns the pages of buffers to the kernel and requests them again for the next buffer, which
-/// takes a fifth of the CPU time of a server that sends files, and a seventh of grouping a million rows in SQL. Other C
-/// libraries have no such settings; with them, does nothing.
+/// arenas. By default, it returns the pages of buffers to the kernel and requests them again for the next buffer, which
+/// takes a fifth of the CPU time of a server that sends files, and a seventh of grouping a million rows in SQL. The
+/// variables `MALLOC_*` of the environment no longer apply. Other C libraries have no such settings; with them, does
+/// nothing.
 pub fn keep_freed_memory(bytes: usize, max_arenas: usize) {
     #[cfg(target_env = "gnu")]
     {

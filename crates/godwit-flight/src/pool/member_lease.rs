@@ -105,7 +105,7 @@ pub struct Pool {
     wait_options: WaitOptions,
     /// For each member, the last time at which the member was found lost.
     lost_at: Mutex<Vec<Option<Instant>>>,
-    /// The members whose certificates are not trusted, of which the user is notified.
+    /// The members with untrusted certificates about which [`Pool::mark_failed`] has notified the user.
     untrusted: Mutex<HashSet<usize>>,
 }
 

@@ -89,6 +89,7 @@ struct VariantProjection {
     /// belongs there is known only after it was parsed.
     info: Vec<bool>,
     includes_other_info: bool,
+    includes_info: bool,
     includes_samples: bool,
 }
 
@@ -132,8 +133,9 @@ impl VariantProjection {
         let includes_other_info = columns[other_info];
         let info = &columns[FIXED_COLUMN_COUNT..other_info];
         let info = info.iter().map(|is_requested| *is_requested || includes_other_info).collect();
+        let includes_info = columns[FIXED_COLUMN_COUNT..=other_info].contains(&true);
         let includes_samples = columns[other_info + 1..].contains(&true);
-        Self { schema, columns, info, includes_other_info, includes_samples }
+        Self { schema, columns, info, includes_other_info, includes_info, includes_samples }
     }
 }
 
@@ -253,7 +255,7 @@ impl<'l> VariantBatchBuilder<'l> {
         if is_requested[FILTERS_COLUMN] {
             push_separated(&mut self.filters, record.filters);
         }
-        if self.projection.info.contains(&true) || self.projection.includes_other_info {
+        if self.projection.includes_info {
             self.push_info(record.info);
         }
         if self.projection.includes_samples {

@@ -12,7 +12,7 @@ pub(super) fn split_fields(text: &str, separator: u8) -> impl Iterator<Item = &s
     })
 }
 
-/// Divides a text at the first separator, an ASCII character; the second part is `None` if there is no separator.
+/// Divides a text at the first separator, an ASCII character. Returns `None` as the second part without a separator.
 pub(super) fn split_at_first(text: &str, separator: u8) -> (&str, Option<&str>) {
     match text.bytes().position(|byte| byte == separator) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

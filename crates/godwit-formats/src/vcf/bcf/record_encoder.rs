@@ -6,6 +6,7 @@ use godwit_model::schema::variant_columns::{FieldDefinition, ValueType};
 
 use super::{BCF_MAGIC, DictionariesBuilder, END_OF_VECTOR_FLOAT, MISSING_FLOAT};
 use crate::vcf::field_builder::MISSING_VALUE;
+use crate::vcf::fields::split_at_first;
 use crate::vcf::genotype::Genotype;
 use crate::vcf::header::Header;
 use crate::vcf::record::Record;
@@ -147,7 +148,7 @@ impl BcfEncoder {
     }
 
     fn append_info(&mut self, entry: &str) -> Result<(), String> {
-        let (key, value) = entry.split_once('=').map_or((entry, None), |(key, value)| (key, Some(value)));
+        let (key, value) = split_at_first(entry, b'=');
         let number = self.string_number("INFO", key)?;
         let value_type = self.info_types.get(key).ok_or_else(|| undefined_error("INFO", key))?;
         append_integers(&[number], 1, &mut self.shared);
