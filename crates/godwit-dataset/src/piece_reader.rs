@@ -1,23 +1,26 @@
 //! Reading a part of a scan by several threads, in the order of its rows.
 
 use std::collections::VecDeque;
-use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 use std::vec::IntoIter;
 
 use arrow_array::RecordBatch;
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender};
 
 use crate::dataset::{BatchReader, Dataset, DatasetError, Scan, ScanPart};
 
 /// Number of pieces of a stream that are read in advance. A client that receives one stream can hardly receive more.
 const PIECES_AHEAD: usize = 2;
-/// Maximum number of batches of a piece that are read in advance. The batches after them are read when they are needed.
+/// Maximum number of batches of a piece that are read in advance.
 const MAX_BATCHES_AHEAD: usize = 8;
 /// Maximum number of pieces that are read in advance in this process. Other streams are read on the threads of their
 /// callers, so that thousands of slow clients need no memory for batches.
 const MAX_PIECES_AHEAD: usize = 32;
+/// Longest time for which a batch that was read in advance waits. A stream whose caller takes longer is then read on the
+/// thread of the caller, so that slow clients do not hold all pieces.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Number of pieces that are read in advance, or have been read and not been used.
 static PIECE_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -32,8 +35,14 @@ pub fn read_pieces(dataset: &Arc<dyn Dataset>, scan: &Scan, part: &ScanPart) -> 
     if pieces.len() < 2 {
         return dataset.read(scan, part);
     }
-    let (dataset, scan, pieces) = (dataset.clone(), scan.clone(), pieces.into_iter());
-    Ok(Box::new(PieceReader { dataset, scan, pieces, ahead: VecDeque::new(), current: Box::new(std::iter::empty()) }))
+    let source = Source { dataset: dataset.clone(), scan: scan.clone() };
+    Ok(Box::new(PieceReader {
+        source,
+        pieces: pieces.into_iter(),
+        ahead: VecDeque::new(),
+        current: Box::new(std::iter::empty()),
+        is_slow: Arc::default(),
+    }))
 }
 
 /// A permission to read a piece in advance.
@@ -54,74 +63,121 @@ impl Drop for AheadPermit {
     }
 }
 
-/// A piece of which a thread reads the first batches; the thread returns all batches.
-type PieceAhead = JoinHandle<Result<BatchReader, DatasetError>>;
+/// What the pieces are read from.
+#[derive(Clone)]
+struct Source {
+    dataset: Arc<dyn Dataset>,
+    scan: Scan,
+}
+
+impl Source {
+    /// Reads a piece. An error of [`Dataset::read`] is the only item.
+    fn read(&self, piece: &ScanPart) -> BatchReader {
+        self.dataset.read(&self.scan, piece).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
+    }
+
+    /// Reads a piece, some batches in advance, and sends its batches and `None` after them. Ends early, without `None`,
+    /// if a batch has waited for `max_wait`, and then sets `is_slow`.
+    fn send(
+        &self,
+        piece: &ScanPart,
+        sender: &Sender<Option<Result<RecordBatch, DatasetError>>>,
+        is_slow: &AtomicBool,
+        max_wait: Duration,
+    ) {
+        let mut batches = self.read(piece);
+        let mut ahead = VecDeque::from([batches.next()]);
+        while let Some(message) = ahead.pop_front() {
+            let may_read = ahead.len() < MAX_BATCHES_AHEAD && ahead.back().unwrap_or(&message).is_some();
+            let timeout = if may_read { Duration::ZERO } else { max_wait };
+            match sender.send_timeout(message, timeout) {
+                Ok(()) => {}
+                Err(SendTimeoutError::Timeout(message)) if may_read => ahead.push_front(message),
+                Err(SendTimeoutError::Timeout(_)) => return is_slow.store(true, Ordering::Relaxed),
+                Err(SendTimeoutError::Disconnected(_)) => return,
+            }
+            if may_read {
+                ahead.push_back(batches.next());
+            }
+        }
+    }
+}
 
 /// An iterator over the batches of pieces.
 struct PieceReader {
-    dataset: Arc<dyn Dataset>,
-    scan: Scan,
+    source: Source,
     /// The pieces that are neither in `ahead` nor have been read.
     pieces: IntoIter<ScanPart>,
     /// The next pieces, in order.
-    ahead: VecDeque<PieceAhead>,
+    ahead: VecDeque<BatchReader>,
     /// The remaining batches of the current piece.
     current: BatchReader,
+    /// Whether the caller has let a batch that was read in advance wait for too long.
+    is_slow: Arc<AtomicBool>,
 }
 
 impl PieceReader {
     /// Starts threads for the next pieces, as far as the limits permit it.
     fn read_ahead(&mut self) {
         while self.ahead.len() < PIECES_AHEAD
+            && !self.is_slow.load(Ordering::Relaxed)
             && let Some(piece) = self.pieces.as_slice().first()
             && let Some(permit) = AheadPermit::try_acquire()
         {
-            let (dataset, scan, piece) = (self.dataset.clone(), self.scan.clone(), piece.clone());
+            let (sender, receiver) = crossbeam_channel::bounded(0);
+            let piece_ahead = PieceAhead { source: self.source.clone(), piece: piece.clone(), receiver, used: 0 };
+            let (source, piece, is_slow) = (self.source.clone(), piece.clone(), self.is_slow.clone());
             let thread = std::thread::Builder::new().name("piece".to_owned());
-            let started = thread.spawn(move || read_first_batches(&*dataset, &scan, &piece, permit));
+            let started = thread.spawn(move || {
+                let _permit = permit;
+                source.send(&piece, &sender, &is_slow, MAX_WAIT);
+            });
             // If no thread can be started, the caller reads the piece.
-            let Ok(thread) = started else { return };
+            if started.is_err() {
+                return;
+            }
             self.pieces.next();
-            self.ahead.push_back(thread);
+            self.ahead.push_back(Box::new(piece_ahead.batches()));
         }
     }
 
     /// Returns the batches of the next piece; `None` after the last one.
-    fn next_piece(&mut self) -> Option<Result<BatchReader, DatasetError>> {
+    fn next_piece(&mut self) -> Option<BatchReader> {
         self.read_ahead();
-        let Some(thread) = self.ahead.pop_front() else {
-            return self.pieces.next().map(|piece| self.dataset.read(&self.scan, &piece));
+        let Some(batches) = self.ahead.pop_front() else {
+            return self.pieces.next().map(|piece| self.source.read(&piece));
         };
-        let batches = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         self.read_ahead();
         Some(batches)
     }
 }
 
-/// Reads the first batches of a piece. Returns all its batches.
-fn read_first_batches(
-    dataset: &dyn Dataset,
-    scan: &Scan,
-    piece: &ScanPart,
-    permit: AheadPermit,
-) -> Result<BatchReader, DatasetError> {
-    let mut rest = dataset.read(scan, piece)?;
-    let first: Vec<_> = rest.by_ref().take(MAX_BATCHES_AHEAD).collect();
-    let first = FirstBatches { batches: first.into_iter(), _permit: permit };
-    Ok(Box::new(first.chain(rest)))
+/// A piece that a thread reads in advance.
+struct PieceAhead {
+    source: Source,
+    piece: ScanPart,
+    receiver: Receiver<Option<Result<RecordBatch, DatasetError>>>,
+    /// Number of batches that were received.
+    used: usize,
 }
 
-/// The batches that were read in advance. The permission ends when they have been used.
-struct FirstBatches {
-    batches: IntoIter<Result<RecordBatch, DatasetError>>,
-    _permit: AheadPermit,
-}
-
-impl Iterator for FirstBatches {
-    type Item = Result<RecordBatch, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.batches.next()
+impl PieceAhead {
+    /// Returns the batches of the piece. If the thread has ended before the last one, the rest is read by the caller.
+    fn batches(mut self) -> impl Iterator<Item = Result<RecordBatch, DatasetError>> + Send {
+        let mut rest: Option<BatchReader> = None;
+        std::iter::from_fn(move || {
+            if let Some(rest) = &mut rest {
+                return rest.next();
+            }
+            let Ok(message) = self.receiver.recv() else {
+                let mut batches = self.source.read(&self.piece);
+                batches.by_ref().take(self.used).for_each(drop);
+                return rest.insert(batches).next();
+            };
+            self.used += 1;
+            message
+        })
+        .fuse()
     }
 }
 
@@ -139,7 +195,7 @@ impl Iterator for PieceReader {
                     self.current = Box::new(std::iter::empty());
                     return Some(Err(error));
                 }
-                None => self.current = self.next_piece()?.unwrap_or_else(|error| Box::new(std::iter::once(Err(error)))),
+                None => self.current = self.next_piece()?,
             }
         }
     }
@@ -192,22 +248,28 @@ mod tests {
         }
 
         fn read(&self, _: &Scan, part: &ScanPart) -> Result<BatchReader, DatasetError> {
-            let (schema, number) = (self.schema(), part.ranges[0].0);
+            let (schema, (start, end)) = (self.schema(), part.ranges[0]);
             // Later pieces are read in less time.
-            std::thread::sleep(std::time::Duration::from_micros(100 * (3 - number % 4)));
-            if self.damaged == Some(number) {
+            std::thread::sleep(Duration::from_micros(100 * (3 - start % 4)));
+            if self.damaged == Some(start) {
                 return Err(DatasetError::Data("damaged".into()));
             }
-            let batch = RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(vec![number as i64]))]);
-            Ok(Box::new(std::iter::once(Ok(batch.unwrap()))))
+            Ok(Box::new((start..end).map(move |number| {
+                let numbers = Int64Array::from(vec![number as i64]);
+                Ok(RecordBatch::try_new(schema.clone(), vec![Arc::new(numbers)]).unwrap())
+            })))
         }
+    }
+
+    fn number(batch: &RecordBatch) -> i64 {
+        batch.column(0).as_primitive::<Int64Type>().value(0)
     }
 
     fn read(damaged: Option<u64>) -> Vec<Result<i64, DatasetError>> {
         let dataset: Arc<dyn Dataset> = Arc::new(Numbers { damaged });
         let part = &dataset.parts(&Scan::default(), 1).unwrap()[0];
         let batches = read_pieces(&dataset, &Scan::default(), part).unwrap();
-        batches.map(|batch| batch.map(|batch| batch.column(0).as_primitive::<Int64Type>().value(0))).collect()
+        batches.map(|batch| batch.map(|batch| number(&batch))).collect()
     }
 
     #[test]
@@ -221,5 +283,22 @@ mod tests {
         let mut rows = read(Some(7));
         assert_eq!(rows.pop().unwrap().unwrap_err().to_string(), "damaged");
         assert_eq!(rows.into_iter().map(Result::unwrap).collect::<Vec<_>>(), (0..7).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_late_caller_reads_the_rest_of_a_piece() {
+        let source = Source { dataset: Arc::new(Numbers { damaged: None }), scan: Scan::default() };
+        let (piece, is_slow) = (ScanPart { ranges: vec![(0, 40)] }, AtomicBool::new(false));
+        let (sender, receiver) = crossbeam_channel::bounded(0);
+        let first = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| source.send(&piece, &sender, &is_slow, Duration::from_millis(1)));
+            let first = receiver.recv().unwrap().unwrap().unwrap();
+            thread.join().unwrap();
+            number(&first)
+        });
+        drop(sender);
+        assert!(first == 0 && is_slow.into_inner());
+        let rest = PieceAhead { source, piece, receiver, used: 1 }.batches();
+        assert_eq!(rest.map(|batch| number(&batch.unwrap())).collect::<Vec<_>>(), (1..40).collect::<Vec<_>>());
     }
 }
