@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, fadvise};
+use rustix::io::{pread, retry_on_intr};
 
 use crate::copy_protocol::{BLOCK_SCHEMA, OutgoingBlock, compress_block, encode_blocks};
 use crate::error::TransferError;
@@ -118,15 +119,52 @@ impl SourceFile {
         self.append_bytes(start..end, data)
     }
 
+    /// Appends the blocks of a range before `end_block` to `data`, and returns their hashes. A hash that is in the cache is
+    /// not computed again: if the bytes are others, the receiver finds it out.
+    ///
+    /// # Errors
+    /// [`TransferError::SourceChanged`] if the file changed while the blocks were read.
+    fn append_hashed_blocks(
+        &mut self,
+        range: &SourceRange,
+        end_block: u64,
+        cache: &BlockHashCache,
+        data: &mut Vec<u8>,
+    ) -> Result<Vec<BlockHash>, TransferError> {
+        let (before, first) = (data.len(), range.blocks.0);
+        let bytes = first * BLOCK_BYTES..(end_block * BLOCK_BYTES).min(self.size_bytes);
+        self.advise(bytes.start, (range.blocks.1 * BLOCK_BYTES).min(self.size_bytes));
+        self.append_bytes(bytes, data)?;
+        self.check_unchanged()?;
+        let known = cache.file_hashes(&range.path, range.version, self.size_bytes);
+        let hashes = (first..end_block).map(|block| {
+            let cached = known.lock()[block as usize].filter(|_| !range.bypass_cache);
+            cached.unwrap_or_else(|| {
+                let (start, end) = block_byte_range(block, self.size_bytes);
+                let start_in_data = before + (start - first * BLOCK_BYTES) as usize;
+                let hash = hash_block(&data[start_in_data..][..(end - start) as usize], block, self.size_bytes);
+                known.lock()[block as usize] = Some(hash);
+                hash
+            })
+        });
+        Ok(hashes.collect())
+    }
+
     fn append_bytes(&self, bytes: Range<u64>, data: &mut Vec<u8>) -> Result<(), TransferError> {
-        let Range { start, end } = bytes;
-        let before = data.len();
-        data.resize(before + (end - start) as usize, 0);
-        self.file.read_exact_at(&mut data[before..], start).map_err(|error| match error.kind() {
-            // The file is shorter than when it was opened, so another process has truncated it.
-            std::io::ErrorKind::UnexpectedEof => self.changed_error(),
-            _ => TransferError::io_error("read", &self.path)(error),
-        })
+        let (before, length) = (data.len(), (bytes.end - bytes.start) as usize);
+        data.reserve(length);
+        // A read may return fewer bytes than requested, or more, if the buffer is larger.
+        while data.len() < before + length {
+            let offset = bytes.start + (data.len() - before) as u64;
+            match retry_on_intr(|| pread(&self.file, spare_capacity(data), offset)) {
+                // The file is shorter than when it was opened, so another process has truncated it.
+                Ok(0) => return Err(self.changed_error()),
+                Ok(_) => {}
+                Err(error) => return Err(TransferError::io_error("read", &self.path)(error.into())),
+            }
+        }
+        data.truncate(before + length);
+        Ok(())
     }
 }
 
@@ -141,6 +179,17 @@ pub(crate) struct SourceRange {
     pub(crate) version: u64,
     /// First block and end (exclusive) of the range, 0-based.
     pub(crate) blocks: (u64, u64),
+    /// Whether the blocks are hashed again, because a cached hash was not that of the sent bytes.
+    pub(crate) bypass_cache: bool,
+}
+
+impl SourceRange {
+    /// Returns the end of the first blocks that together have at most `room` bytes, in a file of `size_bytes` bytes.
+    fn end_within(&self, room: u64, size_bytes: u64) -> u64 {
+        let (start, end) = self.blocks;
+        let bytes = (end * BLOCK_BYTES).min(size_bytes).saturating_sub(start * BLOCK_BYTES);
+        if bytes <= room { end } else { start + room / BLOCK_BYTES }
+    }
 }
 
 /// A reader of the requested block ranges of files. It returns the blocks in order, in batches of up to 1 MiB. For a
@@ -166,32 +215,31 @@ impl BlockReader {
         let (mut blocks, mut data, mut unreadable) = (Vec::new(), Vec::new(), ReadFailures::new());
         let (hashes, compress, batch_bytes) = (self.block_hashes.clone(), self.compress, self.batch_bytes);
         while let Some((span, open)) = self.next_source(&mut unreadable) {
-            let (start, end) = block_byte_range(span.blocks.0, open.size_bytes);
-            let before = data.len();
-            if before > 0 && before as u64 + (end - start) > batch_bytes {
+            let room = batch_bytes.saturating_sub(data.len() as u64);
+            let end_block = span.end_within(room, open.size_bytes);
+            if end_block == span.blocks.0 {
                 break;
             }
-            let block_index = span.blocks.0;
-            let range_end = (span.blocks.1 * BLOCK_BYTES).min(open.size_bytes);
-            open.advise(start, range_end);
-            data.reserve((range_end - start).min(batch_bytes.saturating_sub(before as u64)) as usize);
-            match append_unchanged_block(open, block_index, &mut data) {
-                Ok(hash) => {
-                    hashes.file_hashes(&span.path, span.version, open.size_bytes).lock()[block_index as usize] =
-                        Some(hash);
-                    if let Some(frame) = compress.then(|| compress_block(&data[before..])).flatten() {
-                        data.truncate(before);
-                        data.extend_from_slice(&frame);
+            let before = data.len();
+            match open.append_hashed_blocks(span, end_block, &hashes, &mut data) {
+                Ok(block_hashes) => {
+                    let plain = compress.then(|| data.split_off(before));
+                    let first_byte = span.blocks.0 * BLOCK_BYTES;
+                    for (block_index, hash) in (span.blocks.0..).zip(block_hashes) {
+                        let (start, end) = block_byte_range(block_index, open.size_bytes);
+                        let in_plain = (start - first_byte) as usize..(end - first_byte) as usize;
+                        let data_end = match &plain {
+                            None => before + in_plain.end,
+                            Some(plain) => {
+                                let block = &plain[in_plain];
+                                data.extend_from_slice(compress_block(block).as_deref().unwrap_or(block));
+                                data.len()
+                            }
+                        };
+                        let (file, block_bytes) = (span.file, (end - start) as u32);
+                        blocks.push(OutgoingBlock { file, block_index, hash, block_bytes, data_end });
                     }
-                    let block_bytes = (end - start) as u32;
-                    blocks.push(OutgoingBlock {
-                        file: span.file,
-                        block_index,
-                        hash,
-                        block_bytes,
-                        data_end: data.len(),
-                    });
-                    span.blocks.0 += 1;
+                    span.blocks.0 = end_block;
                 }
                 Err(error) => {
                     data.truncate(before);
@@ -226,14 +274,6 @@ impl BlockReader {
     }
 }
 
-/// Appends a block to `data` and returns its hash, or an error if the file changed while the block was read.
-fn append_unchanged_block(open: &mut SourceFile, block: u64, data: &mut Vec<u8>) -> Result<BlockHash, TransferError> {
-    let before = data.len();
-    open.append_block(block, data)?;
-    open.check_unchanged()?;
-    Ok(hash_block(&data[before..], block, open.size_bytes))
-}
-
 /// Returns bytes `[start, end)` of a version of a file.
 ///
 /// # Errors
@@ -257,4 +297,41 @@ impl Iterator for BlockReader {
 /// Returns the Arrow schema of all batches of blocks.
 pub(crate) fn block_schema() -> arrow_schema::SchemaRef {
     BLOCK_SCHEMA.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy_protocol::BlockBatch;
+
+    #[test]
+    fn a_block_is_hashed_once_and_again_after_its_hash_was_wrong() -> Result<(), Box<dyn std::error::Error>> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("file");
+        let content: Vec<u8> = (0..3 * BLOCK_BYTES + 5).map(|at| (at / 100) as u8).collect();
+        std::fs::write(&path, &content)?;
+        let (version, size_bytes) = (file_version(&path.metadata()?), content.len() as u64);
+        let cache = Arc::new(BlockHashCache::default());
+        // The hash of other bytes, as if the file had changed without a new modification time.
+        cache.file_hashes(&path, version, size_bytes).lock()[1] = Some([7; 32]);
+        let verified_blocks = |bypass_cache, compress| -> Result<Vec<bool>, TransferError> {
+            let range = SourceRange { file: 0, path: path.clone(), version, blocks: (0, 4), bypass_cache };
+            let mut verified = Vec::new();
+            for batch in BlockReader::new(vec![range], cache.clone(), compress) {
+                let (batch, failures) = batch?;
+                assert!(failures.is_empty());
+                for block in BlockBatch::from_batch(&batch)?.iter() {
+                    let (start, end) = block_byte_range(block.block_index, size_bytes);
+                    let data = block.verified_bytes(size_bytes);
+                    assert!(data.as_deref().is_none_or(|data| data == &content[start as usize..end as usize]));
+                    verified.push(data.is_some());
+                }
+            }
+            Ok(verified)
+        };
+        assert_eq!(verified_blocks(false, true)?, [true, false, true, true]);
+        assert_eq!(verified_blocks(true, false)?, [true; 4]);
+        assert_eq!(verified_blocks(false, true)?, [true; 4]);
+        Ok(())
+    }
 }

@@ -134,7 +134,8 @@ pub(crate) struct ReadRange {
     pub(crate) version: FileVersion,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// True if relays must not send cached blocks, because an earlier cached block failed verification.
+    /// True if relays must not send cached blocks, and servers no cached hashes, because an earlier block failed
+    /// verification.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "fresh")]
     pub(crate) bypass_cache: bool,

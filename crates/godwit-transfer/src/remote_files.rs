@@ -417,7 +417,7 @@ impl ReadProgress<'_> {
             version: version_of(self.entry),
             start: self.next,
             end: self.end,
-            bypass_cache: false,
+            bypass_cache: self.damaged > 0,
         };
         let request = ReadRequest { ranges: vec![range], send_options: SendOptions::default() };
         let mut batches = client.download(encode_message(READ_TICKET, &request)?).await?;

@@ -193,7 +193,8 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
         Ok(match note {
             StreamEvent::SessionEvent(event) => {
                 self.count_event(&event);
-                if let SessionEvent::VerificationFailed { file, .. } = &event {
+                if let SessionEvent::VerificationFailed { file, .. } | SessionEvent::BlockDamaged { file, .. } = &event
+                {
                     self.distrusted_files.insert(*file);
                 }
                 Some(event)
@@ -359,7 +360,11 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
                 RequestRanges::Remote(ranges.collect())
             }
             Direction::Upload { .. } => {
-                RequestRanges::Local(spans.iter().map(|span| source_range(span, &self.copy.plan.items)).collect())
+                let ranges = spans.iter().map(|span| SourceRange {
+                    bypass_cache: self.distrusted_files.contains(&span.file),
+                    ..source_range(span, &self.copy.plan.items)
+                });
+                RequestRanges::Local(ranges.collect())
             }
         };
         if let Some(request_sender) = &slot.requests {
@@ -511,5 +516,6 @@ fn source_range(span: &BlockRange, items: &[CopyItem]) -> SourceRange {
         path: item.local_path(),
         version: item.entry.version,
         blocks: (span.start, span.end),
+        bypass_cache: false,
     }
 }

@@ -37,7 +37,13 @@ impl TransferFixture {
     }
 
     fn send(&self, inbox: &FileReceiver, blocks: (u64, u64)) {
-        let span = SourceRange { file: 0, path: self.source.clone(), version: self.entry().version, blocks };
+        let span = SourceRange {
+            file: 0,
+            path: self.source.clone(),
+            version: self.entry().version,
+            blocks,
+            bypass_cache: false,
+        };
         for read in BlockReader::new(vec![span], Arc::default(), false) {
             let taken = inbox.write_batch(&read.unwrap().0).unwrap();
             assert!(taken.damaged.is_empty() && taken.rejected_files.is_empty(), "{taken:?}");
@@ -124,7 +130,13 @@ fn a_copy_that_has_ended_holds_no_lock_and_writes_nothing_whatever_still_shares_
     drop(copy);
     let next = CopyReceiver::new(sent.receiver());
     assert_eq!(next.start_file(0, sent.entry()).unwrap(), ReceiverState::Partial(RangeSet::from_range(0, 1)));
-    let span = SourceRange { file: 0, path: sent.source.clone(), version: sent.entry().version, blocks: (1, 3) };
+    let span = SourceRange {
+        file: 0,
+        path: sent.source.clone(),
+        version: sent.entry().version,
+        blocks: (1, 3),
+        bypass_cache: false,
+    };
     for read in BlockReader::new(vec![span], Arc::default(), false) {
         assert!(matches!(lingering.write_batch(&read.unwrap().0), Err(TransferError::Interrupted)));
     }

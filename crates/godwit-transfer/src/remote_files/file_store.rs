@@ -198,7 +198,7 @@ impl OutgoingStore {
     /// Sends the missing blocks, and returns the sender. If the call ends, the reports of the server state the reason.
     async fn send_blocks(&self, mut sender: BatchSender, missing: RangeSet) -> Result<BatchSender, TransferError> {
         let version = self.entry.version;
-        let range = |blocks| SourceRange { file: 0, path: self.local.clone(), version, blocks };
+        let range = |blocks| SourceRange { file: 0, path: self.local.clone(), version, blocks, bypass_cache: false };
         let reader = BlockReader::new(missing.iter().map(range).collect(), self.hashes.clone(), false);
         let (ready, mut batches) = mpsc::channel(BATCH_QUEUE_LENGTH);
         tokio::task::spawn_blocking(move || {
