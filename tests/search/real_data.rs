@@ -104,6 +104,22 @@ fn all_of_five_thousand_proteins_in_all_are_found_as_by_one_pass() {
     data.assert_same(&parts, "blastp -db all -query all.fa -outfmt 6");
 }
 
+/// Size of the largest output in the evaluation of pioBLAST (doi:10.1109/IPDPS.2005.190), bytes.
+const PIOBLAST_OUTPUT_BYTES: usize = 153_000_000;
+
+#[test]
+#[ignore = "it takes minutes"]
+fn a_large_output_of_32_and_64_workers_is_that_of_one_pass() {
+    let data = real_or_skip!();
+    let command = "blastp -db proteins -query queries.fa -outfmt 0 -evalue 2000 -max_target_seqs 500";
+    let expected = data.expected_output(command);
+    assert!(expected.len() >= PIOBLAST_OUTPUT_BYTES, "the output has only {} bytes", expected.len());
+    for parts in ["--workers 32", "--workers 64", "--fragments 256 --workers 64"] {
+        let found = data.search_output(parts, command);
+        assert!(found == expected, "{parts}: the output of {} bytes is another", found.len());
+    }
+}
+
 #[test]
 #[ignore = "it takes a minute"]
 fn workers_that_are_killed_over_real_proteins_change_nothing() {
