@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::scratch;
+use crate::{processes, scratch};
 
 /// Returns the time after which a run counts as hanging: the largest input here takes seconds. `GODWIT_TEST_TIME_LIMIT`
 /// sets other seconds, for long tests on a busy machine.
@@ -121,13 +121,7 @@ impl GodwitCommand {
 
     /// Sends SIGTERM to the process when the calling thread ends, also if the tests are killed (prctl(2)).
     pub fn end_with_this_thread(mut self) -> Self {
-        // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
-        unsafe {
-            self.command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-                Ok(())
-            });
-        }
+        processes::end_with_this_thread(&mut self.command);
         self
     }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::processes::end_with_this_thread;
 use crate::tool::{Tool, run_checked};
 
 /// A network namespace with a loopback interface. Dropping it removes the namespace and its interfaces.
@@ -42,10 +43,12 @@ impl NetworkNamespace {
         &self.name
     }
 
-    /// Returns a command line that runs a program in the namespace. The process id is that of the program.
+    /// Returns a command line that runs a program in the namespace. The process id is that of the program, which ends with
+    /// the thread that starts it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Tool::require("ip").command();
         command.args(["netns", "exec", &self.name]).arg(program);
+        end_with_this_thread(&mut command);
         command
     }
 
@@ -70,4 +73,25 @@ impl Drop for NetworkNamespace {
 fn next_name(label: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("test-{}-{}-{label}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::wait_until_exited;
+
+    #[test]
+    fn programs_in_a_namespace_end_with_the_thread_that_started_them() {
+        if Tool::find("ip").is_none() || !NetworkNamespace::are_permitted() {
+            crate::skip!("network-namespaces", "network namespaces may not be made");
+        }
+        let namespace = NetworkNamespace::create("ended");
+        let mut command = namespace.command("sleep");
+        command.arg("1000");
+        let mut program = std::thread::scope(|scope| {
+            scope.spawn(|| command.spawn().expect("it starts")).join().expect("it does not panic")
+        });
+        wait_until_exited(&[program.id()]);
+        program.wait().expect("it can be waited for");
+    }
 }

@@ -4,6 +4,8 @@
 //! not listen yet. So this module has functions that wait for each of these effects.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::wait::{wait_for, wait_until};
@@ -109,6 +111,18 @@ fn thread_states(process: u32) -> impl Iterator<Item = Option<char>> {
         let stat = format!("{process}/task/{}/stat", thread.file_name().display());
         process_state(&stat).map(|(state, _)| state)
     })
+}
+
+/// Makes the kernel send SIGTERM to the process of a command line when the thread that starts it ends, also if the tests are
+/// killed (prctl(2)).
+pub fn end_with_this_thread(command: &mut Command) {
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
 }
 
 /// Sends a signal.

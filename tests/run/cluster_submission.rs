@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use godwit_fleet::JobHandle;
 use godwit_tests::binary::{GodwitCommand, godwit};
+use godwit_tests::processes::send_signal;
 use godwit_tests::slurm::{self, SlurmCluster};
+use godwit_tests::tool::run_checked;
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, needs_slurm, scratch};
 
@@ -16,6 +18,7 @@ const EXIT_USAGE: i32 = 2;
 const EXIT_INPUT: i32 = 3;
 const EXIT_MACHINE: i32 = 4;
 const EXIT_REMOTE: i32 = 6;
+const EXIT_INTERRUPTED: i32 = 130;
 
 /// Returns an alignment of `reads` in a job of the shared cluster; its number of hosts is missing.
 fn align_as_job(reference: &Path, reads: &Path, out: &Path) -> GodwitCommand {
@@ -100,6 +103,51 @@ fn workers_end_when_the_head_of_their_job_has_failed() {
     assert_eq!(worker, "", "{}", run.describe());
     let head_mark = out.join("slurm/attempts/0/head-ended");
     assert!(head_mark.exists(), "{}", run.describe());
+}
+
+#[test]
+fn a_resumed_run_waits_for_its_job_that_has_not_ended() {
+    needs!("bwa");
+    needs_slurm!();
+    let directory = scratch::directory("submission-adopted");
+    let (sample, reads, out) = (sample(), write_reads(&directory), directory.join("out"));
+    let align = || align_as_job(sample.godwit_indexed_reference(), &reads, &out).args(["--nodes", "1"]);
+    align().args(["--no-wait", "--slurm-argument=--hold"]).run_ok();
+    let job = || JobHandle::load(&out.join("slurm")).expect("it was submitted").id;
+    let id = job();
+    align().run().assert_rejected(&[EXIT_USAGE], &[&format!("scancel {id}"), "--resume"]);
+    let found = align().args(["--resume", "--no-wait"]).run_ok();
+    assert!(found.stderr.contains(&format!("job {id} of an earlier command has not ended")), "{}", found.describe());
+    let stderr = directory.join("stderr");
+    let run = align().arg("--resume").stderr(fs::File::create(&stderr).expect("a file can be made")).spawn();
+    let said = || fs::read_to_string(&stderr).unwrap_or_default();
+    wait_until("the job to be adopted", || said().contains(&format!("job {id} is pending (JobHeldUser)")));
+    run_checked(slurm::shared_cluster().command("scontrol").args(["release", &id]));
+    assert!(run.wait_with_output().status.success(), "{}", said());
+    assert!(out.join("s.bam").exists() && job() == id, "{}", said());
+    assert_eq!(scratch::entry_names(&out.join("slurm/attempts")), ["0"], "{}", said());
+    // The job has ended, so the same command submits another one.
+    align().arg("--resume").run_ok();
+    assert_ne!(job(), id);
+}
+
+#[test]
+fn a_run_that_is_resumed_while_its_cancelled_job_ends_submits_another_job() {
+    needs!("bwa");
+    needs_slurm!();
+    let directory = scratch::directory("submission-cancelled");
+    let (sample, reads, out) = (sample(), write_reads(&directory), directory.join("out"));
+    let align = || align_as_job(sample.godwit_indexed_reference(), &reads, &out).args(["--nodes", "1"]);
+    // The script ignores the signal for some seconds, in which SLURM is ending the job.
+    let setup = format!("trap '' TERM; touch '{0}/running'; for i in 1 2 3; do sleep 1; done", directory.display());
+    let run = align().args(["--slurm-setup", &setup]).spawn();
+    wait_until("the job to run", || directory.join("running").exists());
+    send_signal(run.process_id(), libc::SIGTERM);
+    run.wait_with_output().assert_rejected(&[EXIT_INTERRUPTED], &["cancelled job", "--resume"]);
+    let cancelled = JobHandle::load(&out.join("slurm")).expect("it was submitted").id;
+    align().arg("--resume").run_ok();
+    assert_ne!(JobHandle::load(&out.join("slurm")).expect("it was submitted").id, cancelled);
+    assert!(out.join("s.bam").exists());
 }
 
 #[test]

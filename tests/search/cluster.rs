@@ -13,6 +13,7 @@ use godwit_tests::{needs, needs_slurm, scratch, skip};
 use super::test_databases::databases;
 
 const EXIT_USAGE: i32 = 2;
+const EXIT_MACHINE: i32 = 4;
 const EXIT_REMOTE: i32 = 6;
 /// A search of several seconds, during which workers are lost.
 const SLOW_COMMAND: &str = "tblastx -db genes -query some.fa -outfmt 6 -evalue 1e-10";
@@ -114,6 +115,38 @@ fn what_no_worker_can_search_is_reported_as_in_one_process() {
         .search("--on local --dry-run", QUICK_COMMAND, &out)
         .run()
         .assert_rejected(&[EXIT_USAGE], &["--dry-run", "--on slurm"]);
+}
+
+#[test]
+fn what_cannot_be_searched_is_rejected_before_a_job_is_submitted_as_in_one_process() {
+    needs!("makeblastdb");
+    needs_slurm!();
+    let (directory, out, _) = output_paths("search-refused-job");
+    let file = directory.join("file");
+    fs::write(&file, "").expect("scratch can be written");
+    let below_file = file.join("hits.tsv");
+    let summary = format!("--summary {}", below_file.display());
+    for (options, command, out, code, said) in [
+        ("", "blastp -db no_such_database -query far.fa", &out, 3, "no_such_database"),
+        ("", "blastp -db proteins -query no_such_query.fa", &out, EXIT_MACHINE, "no_such_query.fa"),
+        ("", "blastp -db proteins -query proteins.pin", &out, 3, "is not FASTA"),
+        ("", "blastp -db proteins -query far.fa -evalue x", &out, EXIT_USAGE, "evalue"),
+        ("", "blastp -subject no_such_subject.fa -query far.fa", &out, EXIT_MACHINE, "no_such_subject.fa"),
+        ("", QUICK_COMMAND, &directory, EXIT_MACHINE, "is a directory"),
+        ("", QUICK_COMMAND, &below_file, EXIT_MACHINE, "file/hits.tsv"),
+        (&summary, QUICK_COMMAND, &out, EXIT_MACHINE, "file/hits.tsv"),
+    ] {
+        let here = databases().search(options, command, out).run();
+        here.assert_rejected(&[code], &[said]);
+        for dry_run in ["", "--dry-run"] {
+            let options = format!("{options} --on slurm --nodes 2 {dry_run}");
+            let search = databases().search(&options, command, out);
+            let job = search.env("SLURM_CONF", slurm::shared_cluster().slurm_conf()).run();
+            job.assert_rejected(&[code], &[said]);
+            assert_eq!(job.stderr, here.stderr, "{command}");
+        }
+        assert_eq!(scratch::entry_names(&directory), ["file"], "{command}: nothing is submitted");
+    }
 }
 
 #[test]

@@ -112,6 +112,18 @@ fn clients_without_rules_are_served_only_on_this_host_or_on_request() {
     assert!(failed.stderr.contains("[addresses]") && failed.stderr.contains("--insecure"), "{}", failed.stderr);
 }
 
+#[test]
+fn nothing_is_served_if_an_address_of_the_server_is_in_use() {
+    let directory = scratch::directory("nfs-in-use");
+    let (root, _) = write_data(&directory);
+    let root = root.to_str().expect("scratch paths are text");
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = other.local_addr().expect("it is bound").to_string();
+    let failed = godwit().args(["serve", "--root", root, "--listen", &address, "--nfs", "127.0.0.1:0"]).run();
+    failed.assert_rejected(&[4], &["cannot listen on", &address]);
+    assert!(!failed.stderr.contains("NFS at"), "{}", failed.stderr);
+}
+
 /// Returns the status and the text of the health check of NFS.
 fn nfs_health(address: &str) -> String {
     let words =

@@ -49,6 +49,12 @@ fn values_have_the_types_of_their_parameters_here_and_at_a_server() {
             // BED lists no contigs, so the whole text is a contig that does not exist.
             ("SELECT name FROM \"x.bed\" WHERE region($1)", &["1=') OR ('"], &[]),
             ("SELECT $text AS text", &["text=a=b; DROP TABLE x"], &["a=b; DROP TABLE x"]),
+            (
+                "SELECT lag(name, $n, $none) OVER (ORDER BY end_position) AS before FROM \"x.bed\" ORDER BY end_position",
+                &["n=2", "none=no"],
+                &["no", "no", "it's"],
+            ),
+            ("SELECT name FROM \"x.bed\" WHERE name = $n LIMIT $n::BIGINT", &["n=1"], &[]),
         ] {
             let told = query(&place, sql, parameters);
             assert!(told.status.success(), "{place:?} {sql}: {}", told.describe());
@@ -66,7 +72,7 @@ fn values_have_the_types_of_their_parameters_here_and_at_a_server() {
             (
                 "SELECT name FROM \"x.bed\" WHERE name = $n LIMIT $n",
                 &["n=1"],
-                &["parameter $n", "whole number and text"],
+                &["parameter $n", "whole number in LIMIT", "text in", "name = $n"],
             ),
         ] {
             query(&place, sql, parameters).assert_rejected(&[2], words);

@@ -182,6 +182,11 @@ impl EngineError {
     pub fn is_stopped_by_godwit(&self) -> bool {
         matches!(self, Self::Exited { exit_description: ExitCause::StoppedByGodwit, .. })
     }
+
+    /// Returns whether a program is not installed on this host, or has an unsuitable version. Other hosts may have it.
+    pub fn is_missing_program(&self) -> bool {
+        matches!(self, Self::NotInstalled { .. } | Self::VersionMismatch { .. })
+    }
 }
 
 /// Returns the number of megabytes in `bytes`, rounded up.

@@ -1,8 +1,8 @@
 //! The allocation of a SLURM job, as one of its processes sees it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::FleetError;
+use crate::{FleetError, attempts};
 
 /// The job to which this process belongs, and its worker number, from the variables that the launcher sets.
 #[derive(Clone, Debug)]
@@ -39,24 +39,19 @@ impl Allocation {
     /// # Errors
     /// [`FleetError::File`] if the file cannot be written.
     pub fn write_finished_marker(&self) -> Result<(), FleetError> {
-        let path = Self::finished_marker_path(&self.job_directory, self.attempt);
+        let path = attempts::finished_marker_path(&self.job_directory, self.attempt);
         std::fs::write(&path, "").map_err(FleetError::file_error("write", &path))
     }
 
     /// Returns whether a process of the job has marked it as finished.
     pub fn is_finished(&self) -> bool {
-        Self::finished_marker_path(&self.job_directory, self.attempt).exists()
+        attempts::finished_marker_path(&self.job_directory, self.attempt).exists()
     }
 
     /// Returns whether the head of this attempt has ended, for any reason. The batch script writes the mark
     /// (`launcher/slurm/batch_script.rs`).
     pub fn has_head_ended(&self) -> bool {
         self.job_directory.join(format!("attempts/{}/head-ended", self.attempt)).exists()
-    }
-
-    /// Returns the path of the file that marks an attempt of a job as finished.
-    pub fn finished_marker_path(job_directory: &Path, attempt: u64) -> PathBuf {
-        job_directory.join(format!("attempts/{attempt}/finished"))
     }
 
     /// Returns whether the job has earlier attempts, whose work can be resumed.
@@ -72,11 +67,7 @@ impl Allocation {
     /// Returns the numbers of all attempts of this SLURM job, including the current attempt. A requeued job has several
     /// attempts.
     fn job_starts(&self) -> Vec<u64> {
-        let job =
-            |attempt: u64| std::fs::read_to_string(self.job_directory.join(format!("attempts/{attempt}/job"))).ok();
-        let Some(own) = job(self.attempt) else { return Vec::new() };
-        let entries = std::fs::read_dir(self.job_directory.join("attempts")).into_iter().flatten().flatten();
-        let attempts = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
-        attempts.filter(|attempt| job(*attempt).as_ref() == Some(&own)).collect()
+        let own = attempts::job_of_attempt(&self.job_directory, self.attempt);
+        own.and_then(|own| attempts::attempts_of_job(&self.job_directory, &own).ok()).unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::FleetError;
 
@@ -60,14 +60,28 @@ pub(crate) fn next_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     Ok(attempt_numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
 }
 
-/// Returns the number of the last attempt of the SLURM job `id`, and its exit mark if it wrote one. Attempts of other
-/// SLURM jobs in the same directory are ignored.
+/// Returns the numbers of all attempts of the SLURM job `id`. Attempts of other SLURM jobs in the same directory are
+/// ignored.
+pub(crate) fn attempts_of_job(job_directory: &Path, id: &str) -> Result<Vec<u64>, FleetError> {
+    let mut numbers = attempt_numbers(job_directory)?;
+    numbers.retain(|number| job_of_attempt(job_directory, *number).is_some_and(|job| job == id));
+    Ok(numbers)
+}
+
+/// Returns the number of the SLURM job to which an attempt belongs; `None` if its script has not written it yet.
+pub(crate) fn job_of_attempt(job_directory: &Path, attempt: u64) -> Option<String> {
+    let text = fs::read_to_string(attempts_directory(job_directory).join(attempt.to_string()).join("job")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Returns the path of the file with which the head marks the job as finished.
+pub(crate) fn finished_marker_path(job_directory: &Path, attempt: u64) -> PathBuf {
+    attempts_directory(job_directory).join(attempt.to_string()).join("finished")
+}
+
+/// Returns the number of the last attempt of the SLURM job `id`, and its exit mark if it wrote one.
 pub(crate) fn last_attempt(job_directory: &Path, id: &str) -> Result<Option<(u64, Option<AttemptExit>)>, FleetError> {
-    let of_job = |number: &u64| {
-        let path = attempts_directory(job_directory).join(number.to_string()).join("job");
-        fs::read_to_string(path).is_ok_and(|text| text.trim() == id)
-    };
-    let Some(last) = attempt_numbers(job_directory)?.into_iter().filter(of_job).max() else { return Ok(None) };
+    let Some(last) = attempts_of_job(job_directory, id)?.into_iter().max() else { return Ok(None) };
     let mark = fs::read_to_string(attempts_directory(job_directory).join(last.to_string()).join("end")).ok();
     Ok(Some((last, mark.and_then(|text| parse_attempt_exit(&text)))))
 }
@@ -89,7 +103,7 @@ fn attempt_numbers(job_directory: &Path) -> Result<Vec<u64>, FleetError> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-fn attempts_directory(job_directory: &Path) -> std::path::PathBuf {
+fn attempts_directory(job_directory: &Path) -> PathBuf {
     job_directory.join("attempts")
 }
 

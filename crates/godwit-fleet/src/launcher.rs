@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FleetError, private_files};
+use crate::{FleetError, attempts, private_files};
 
 pub use job_spec::JobSpec;
 pub use local::LocalLauncher;
@@ -91,6 +91,13 @@ impl JobHandle {
             path,
             source: std::io::Error::other(error),
         })
+    }
+
+    /// Returns whether the head of an attempt of this SLURM job has marked the job as finished; false if the job
+    /// directory cannot be read.
+    pub fn is_finished(&self) -> bool {
+        let mut attempts = attempts::attempts_of_job(&self.directory, &self.id).into_iter().flatten();
+        attempts.any(|attempt| attempts::finished_marker_path(&self.directory, attempt).exists())
     }
 
     fn save(&self) -> Result<(), FleetError> {

@@ -106,8 +106,10 @@ impl Default for ServerMetrics {
 
         let connections = Gauge::default();
         registry.register("open_connections", "Open connections", connections.clone());
-        let (rejections, audit_records) =
-            (counters("reason", &RejectionReason::NAMES), counters("outcome", &[RECORDED, FAILED, NOTED]));
+        let (rejections, audit_records) = (
+            counters("reason", &RejectionReason::ALL.map(RejectionReason::name)),
+            counters("outcome", &[RECORDED, FAILED, NOTED]),
+        );
         registry.register("refused_callers", "Rejected calls and connections, by reason", rejections.clone());
         registry.register("audit_lines", "Accesses passed to the audit log, by outcome", audit_records.clone());
         let (workers, worker_limit) = (Family::default(), Gauge::default());
@@ -133,8 +135,18 @@ pub(crate) enum RejectionReason {
 }
 
 impl RejectionReason {
-    /// The values of the label `reason`, in the order of the variants.
-    const NAMES: [&str; 5] = ["token", "grant", "host", "connections", "limit"];
+    const ALL: [Self; 5] = [Self::Token, Self::Scope, Self::Host, Self::Connections, Self::Limit];
+
+    /// Returns the value of the label `reason`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Scope => "grant",
+            Self::Host => "host",
+            Self::Connections => "connections",
+            Self::Limit => "limit",
+        }
+    }
 }
 
 /// Returns counters that exist from the start, one for each value of a label: `rate()` of Prometheus does not see the first
@@ -164,7 +176,7 @@ impl ServerMetrics {
     }
 
     pub(crate) fn count_rejection(&self, reason: RejectionReason) {
-        self.rejections.get_or_create(&[("reason", RejectionReason::NAMES[reason as usize])]).inc();
+        self.rejections.get_or_create(&[("reason", reason.name())]).inc();
     }
 
     pub(crate) fn set_workers(&self, workers: StatementWorkers) {

@@ -491,7 +491,7 @@ impl PipelineError {
     /// Reports whether a program is not installed on this host, or has an unsuitable version. Other hosts may have it.
     pub fn is_missing_program(&self) -> bool {
         let (Self::Engine(error) | Self::Trimmer(error)) = self else { return false };
-        matches!(error, EngineError::NotInstalled { .. } | EngineError::VersionMismatch { .. })
+        error.is_missing_program()
     }
 
     /// Reports whether every worker of a cluster job would fail with this error, so that another worker need not try.

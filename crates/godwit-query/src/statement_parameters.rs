@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use arrow_cast::display::array_value_to_string;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
@@ -112,14 +112,16 @@ impl StatementParameters {
         self.texts.is_empty() && self.row.is_none()
     }
 
-    /// Returns pairs of a name without the dollar sign and a value as text, for messages and logs.
+    /// Returns pairs of a name without the dollar sign and a value as text, for messages and logs. The text of a null is
+    /// `NULL`.
     pub fn texts(&self) -> Vec<(String, String)> {
         let Some(row) = &self.row else { return self.texts.clone() };
         let schema = row.schema();
         let columns = schema.fields().iter().zip(row.columns());
+        let options = FormatOptions::new().with_null("NULL");
         let value = |(field, column): (&Arc<Field>, &ArrayRef)| {
-            let text = array_value_to_string(column, 0).unwrap_or_default();
-            (field.name().trim_start_matches('$').to_owned(), text)
+            let text = ArrayFormatter::try_new(column, &options).and_then(|column| column.value(0).try_to_string());
+            (field.name().trim_start_matches('$').to_owned(), text.unwrap_or_default())
         };
         columns.map(value).collect()
     }
@@ -177,4 +179,26 @@ pub fn value_of_text(text: &str, parameter: &Field) -> Result<ArrayRef, Paramete
         data_type: parameter.data_type().clone(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int64Array, NullArray};
+
+    use super::*;
+
+    #[test]
+    fn a_null_is_not_an_empty_text() {
+        let columns: [(&str, ArrayRef); 4] = [
+            ("$empty", Arc::new(StringArray::from(vec![""]))),
+            ("$text", Arc::new(StringArray::from(vec![None::<&str>]))),
+            ("$number", Arc::new(Int64Array::from(vec![None]))),
+            ("$untyped", Arc::new(NullArray::new(1))),
+        ];
+        let columns = columns.map(|(name, column)| (name, column, true));
+        let row = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let texts = StatementParameters { texts: Vec::new(), row: Some(row) }.texts();
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(texts, [("empty", ""), ("text", "NULL"), ("number", "NULL"), ("untyped", "NULL")]);
+    }
 }

@@ -5,6 +5,7 @@
 //! of functions. A parameter without an expected type accepts any value.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
@@ -27,16 +28,16 @@ pub(crate) fn parameter_types(plan: &LogicalPlan) -> Result<BTreeMap<String, Opt
         let schema = input_schema(node)?;
         match node {
             LogicalPlan::Limit(limit) => {
-                for rows in [&limit.skip, &limit.fetch].into_iter().flatten() {
-                    types.add(rows, &DataType::Int64, Need::Required)?;
+                for (rows, clause) in [(&limit.skip, "OFFSET"), (&limit.fetch, "LIMIT")] {
+                    rows.iter().try_for_each(|rows| types.add(rows, &DataType::Int64, Need::Required(&clause)))?;
                 }
             }
             LogicalPlan::Filter(filter) => types.add(&filter.predicate, &DataType::Boolean, Need::Accepted)?,
             _ => {}
         }
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                types.add_operands(expr, &schema)?;
+        node.apply_expressions(|whole| {
+            whole.apply(|expr| {
+                types.add_operands(expr, whole, &schema)?;
                 Ok(TreeNodeRecursion::Continue)
             })
         })
@@ -45,23 +46,27 @@ pub(crate) fn parameter_types(plan: &LogicalPlan) -> Result<BTreeMap<String, Opt
 }
 
 /// Whether a value of another type is also accepted at a place, because it is converted there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Required,
+#[derive(Clone, Copy)]
+enum Need<'p> {
+    /// No other type is accepted. Contains the place, for messages.
+    Required(&'p dyn Display),
     Accepted,
 }
 
 /// The types that the places of one parameter expect.
 #[derive(Debug, Default)]
 struct ExpectedTypes {
-    required: Option<DataType>,
+    /// The required type, and the first place that requires it.
+    required: Option<(DataType, String)>,
     accepted: Vec<DataType>,
 }
 
 impl ExpectedTypes {
     fn data_type(self) -> Option<DataType> {
         let accepted = self.accepted.into_iter().map(Some);
-        self.required.or_else(|| accepted.reduce(|one, other| common_type(&one?, &other?)).flatten())
+        self.required
+            .map(|(data_type, _)| data_type)
+            .or_else(|| accepted.reduce(|one, other| common_type(&one?, &other?)).flatten())
     }
 }
 
@@ -70,13 +75,13 @@ impl ExpectedTypes {
 struct ParameterTypes(BTreeMap<String, ExpectedTypes>);
 
 impl ParameterTypes {
-    /// Adds the types that an expression expects of those of its operands that are parameters.
-    fn add_operands(&mut self, expr: &Expr, schema: &DFSchema) -> Result<()> {
+    /// Adds the types that an expression, which is a part of `whole`, expects of those of its operands that are parameters.
+    fn add_operands(&mut self, expr: &Expr, whole: &Expr, schema: &DFSchema) -> Result<()> {
         match expr {
             Expr::Placeholder(Placeholder { id, field }) => {
                 self.0.entry(id.clone()).or_default();
                 let inferred = field.as_ref().map(|field| field.data_type().clone());
-                inferred.map_or(Ok(()), |data_type| self.add(expr, &data_type, Need::Required))
+                inferred.map_or(Ok(()), |data_type| self.add(expr, &data_type, Need::Required(&whole.human_display())))
             }
             Expr::BinaryExpr(BinaryExpr { left, right, .. }) => self.add_equal_types([&**left, &**right], schema),
             Expr::Between(Between { expr, low, high, .. }) => self.add_equal_types([&**expr, &**low, &**high], schema),
@@ -104,7 +109,8 @@ impl ParameterTypes {
                         self.add_arguments(&params.args, &**function, schema)
                     }
                     WindowFunctionDefinition::WindowUDF(function) => {
-                        self.add_arguments(&params.args, &**function, schema)
+                        self.add_arguments(&params.args, &**function, schema)?;
+                        self.add_row_arguments(function.name(), &params.args, schema)
                     }
                 }
             }
@@ -138,20 +144,28 @@ impl ParameterTypes {
             .try_for_each(|(argument, field)| self.add(argument, field.data_type(), Need::Accepted))
     }
 
+    /// Adds the types of the arguments of `lag`, `lead` and `nth_value`, whose signatures contain no types: the number of
+    /// rows, and the default, which has the type of the values.
+    fn add_row_arguments(&mut self, function: &str, arguments: &[Expr], schema: &DFSchema) -> Result<()> {
+        let ("lag" | "lead" | "nth_value", [values, rows, default @ ..]) = (function, arguments) else { return Ok(()) };
+        self.add(rows, &DataType::Int64, Need::Accepted)?;
+        self.add_equal_types(std::iter::once(values).chain(default), schema)
+    }
+
     /// Adds an expected type if an expression is a parameter, or arithmetic with parameters.
-    fn add(&mut self, expr: &Expr, data_type: &DataType, need: Need) -> Result<()> {
+    fn add(&mut self, expr: &Expr, data_type: &DataType, need: Need<'_>) -> Result<()> {
         let Some(data_type) = plain_type(data_type) else { return Ok(()) };
         match expr {
             Expr::Placeholder(Placeholder { id, .. }) => {
                 let expected = self.0.entry(id.clone()).or_default();
-                if need == Need::Accepted {
+                let Need::Required(place) = need else {
                     expected.accepted.push(data_type);
                     return Ok(());
-                }
-                let known = expected.required.get_or_insert_with(|| data_type.clone());
+                };
+                let (known, first) = expected.required.get_or_insert_with(|| (data_type.clone(), place.to_string()));
                 let Some(common) = common_type(known, &data_type) else {
                     return plan_err!(
-                        "the parameter {id} has the types {known} and {data_type} at different places; use two parameters, \
+                        "the parameter {id} has the type {known} in {first}, but {data_type} in {place}; use two parameters, \
                          or a cast"
                     );
                 };
@@ -223,11 +237,18 @@ mod tests {
             ("SELECT CASE WHEN position > 5 THEN position ELSE $n END FROM t", Some(DataType::Int32)),
             ("SELECT name FROM t WHERE upper($n) = name", Some(DataType::Utf8)),
             ("SELECT name FROM t WHERE array_has(make_array(name), $n)", Some(DataType::Utf8)),
+            ("SELECT lag(name, $n) OVER (ORDER BY position) FROM t", Some(DataType::Int64)),
+            ("SELECT lead(name, 1 + $n) OVER (ORDER BY position) FROM t", Some(DataType::Int64)),
+            ("SELECT lag(position, 1, $n) OVER (ORDER BY position) FROM t", Some(DataType::Int32)),
+            ("SELECT nth_value(name, $n) OVER (ORDER BY position) FROM t", Some(DataType::Int64)),
+            ("SELECT ntile($n) OVER (ORDER BY position) FROM t", Some(DataType::UInt64)),
             ("SELECT $n AS text FROM t", None),
         ] {
             assert_eq!(type_in(sql).await.unwrap(), expected, "{sql}");
         }
         let error = type_in("SELECT name FROM t WHERE name = $n LIMIT $n").await.unwrap_err().to_string();
-        assert!(error.contains("the parameter $n has the types Int64 and Utf8"), "{error}");
+        let told =
+            "the parameter $n has the type Int64 in LIMIT, but Utf8 in t.name = $n; use two parameters, or a cast";
+        assert!(error.contains(told), "{error}");
     }
 }

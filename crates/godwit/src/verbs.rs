@@ -18,6 +18,7 @@ mod decrypted_files;
 mod demo;
 mod doctor;
 mod dry_run;
+mod earlier_job;
 mod filter;
 mod markdup;
 mod mount;

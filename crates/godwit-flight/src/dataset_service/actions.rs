@@ -208,7 +208,8 @@ fn unpack_request<M: ProstMessageExt>(body: &Bytes) -> Result<M, Status> {
     any.unpack().ok().flatten().ok_or_else(invalid_body_status)
 }
 
-fn encode_schema(schema: &Schema) -> Result<Bytes, Status> {
+/// Encodes a schema as an Arrow IPC message.
+pub(super) fn encode_schema(schema: &Schema) -> Result<Bytes, Status> {
     let message: Result<IpcMessage, _> = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into();
     message.map(|message| message.0).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
 }

@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, Schema};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use godwit_dataset::web::{API_PREFIX, WebBody, WebRequest, WebResponse};
-use godwit_dataset::{AccessRecord, Catalog, ContigLine, Dataset, DatasetError, Principal, Scan, contig_lines};
+use godwit_dataset::{AccessRecord, Catalog, ContigLine, Dataset, Principal, Scan, contig_lines};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
@@ -183,7 +183,7 @@ fn query_number(request: &WebRequest, name: &str) -> usize {
 fn dataset_json_or_error(catalog: &dyn Catalog, name: &str) -> Value {
     match catalog.open(name) {
         Ok(dataset) => dataset_json(&*dataset, name),
-        Err(error) => json!({ "name": name, "problem": error_message(error) }),
+        Err(error) => json!({ "name": name, "problem": dataset_status(error).message() }),
     }
 }
 
@@ -235,10 +235,6 @@ fn first_position(dataset: &dyn Dataset) -> Result<Option<(String, String)>, Sta
         }
     }
     Ok(None)
-}
-
-fn error_message(error: DatasetError) -> String {
-    dataset_status(error).message().to_owned()
 }
 
 /// Returns names and lengths of the contigs in the SAM or VCF header. Omits contigs without a length.

@@ -5,17 +5,17 @@ use std::pin::Pin;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
-    IpcMessage, PollInfo, PutResult, SchemaAsIpc, SchemaResult, Ticket,
+    PollInfo, PutResult, SchemaResult, Ticket,
 };
-use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::Schema;
 use futures_util::{Stream, StreamExt as _, stream};
 use godwit_dataset::Principal;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::actions::encode_schema;
 use super::endpoint_locations::ClientKind;
 use super::polling::polled_info;
-use super::{DatasetCommand, DatasetService, run_blocking};
+use super::{DatasetCommand, DatasetService, flight_info_with_schema, run_blocking};
 use crate::error::dataset_status;
 use godwit_auth::{Session, request_token};
 
@@ -79,9 +79,8 @@ impl FlightService for DatasetService {
                 match service.dataset_info(&principal, descriptor.clone(), command, ClientKind::Listing).await {
                     Ok(info) => Ok(info),
                     Err(status) => {
-                        let info = FlightInfo::new().try_with_schema(&Schema::empty());
-                        let info = info.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
-                        Ok(info.with_descriptor(descriptor).with_app_metadata(status.message().to_owned()))
+                        let info = flight_info_with_schema(descriptor, &Schema::empty())?;
+                        Ok(info.with_app_metadata(status.message().to_owned()))
                     }
                 }
             }
@@ -111,9 +110,7 @@ impl FlightService for DatasetService {
         let resource = self.descriptor_resource(&principal, request.get_ref());
         let schema = self.descriptor_schema(&principal, request.get_ref()).await;
         let schema = self.record_outcome(&principal, "GetSchema", resource, schema).await?;
-        let message: Result<IpcMessage, _> = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();
-        let message = message.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
-        Ok(Response::new(SchemaResult { schema: message.0 }))
+        Ok(Response::new(SchemaResult { schema: encode_schema(&schema)? }))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {

@@ -181,9 +181,9 @@ impl Pool {
         self.lost_at.lock()[member] = Some(Instant::now());
     }
 
-    /// Avoids a member for a while because of an error. Returns the error if the member is not lost, and notifies the user
-    /// once if the certificate of the member is not trusted.
-    fn mark_failed(&self, member: usize, error: FlightError) -> Option<FlightError> {
+    /// Avoids a member for a while because of an error, and notifies the user once if the certificate of the member is not
+    /// trusted. If the member is not lost, sets `refused` to the error, unless that is already a rejected token.
+    fn mark_failed(&self, member: usize, error: FlightError, refused: &mut Option<FlightError>) {
         let is_untrusted = matches!(error, FlightError::UntrustedCertificate { .. });
         if is_untrusted || error.is_server_lost() {
             self.mark_lost(member);
@@ -193,7 +193,9 @@ impl Pool {
             let problem = message_with_causes(&error);
             (self.wait_options.notify)(&PoolNotice::MemberUntrusted { pool, member, problem });
         }
-        (!error.is_server_lost()).then_some(error)
+        if !error.is_server_lost() {
+            *refused = refused.take().filter(|before| code_of(before) == Some(Code::Unauthenticated)).or(Some(error));
+        }
     }
 
     /// Returns two lists of member indexes: trusted members, and members that were lost recently.
@@ -295,31 +297,28 @@ impl Pool {
         };
         let mut refused = None;
         for member in members {
-            let looked = match member == answered_by {
-                true => Ok(client.clone()),
-                false => self.connect_and_probe(member, options).await,
-            };
-            let lease = match looked {
-                Ok(look) => self.lease_at(member, look, lease_id, options).await,
-                Err(error) => Err(error),
-            };
-            match lease {
+            let look = (member == answered_by).then(|| client.clone());
+            match self.lease_at(member, look, lease_id, options).await {
                 Ok(lease) => return Ok(Some(lease)),
-                Err(error) => refused = self.mark_failed(member, error).or(refused),
+                Err(error) => self.mark_failed(member, error, &mut refused),
             }
         }
         refused.map_or(Ok(None), Err)
     }
 
-    /// Connects to a member and creates its lease. `look`, the connection on which the member answered, is used for
-    /// health probes.
+    /// Connects to a member and creates its lease. `look`, the connection on which the member answered, if it has, is used
+    /// for health probes.
     async fn lease_at(
         &self,
         member: usize,
-        look: Client,
+        look: Option<Client>,
         id: MemberLeaseId,
         tuning: &TransportOptions,
     ) -> Result<MemberLease, FlightError> {
+        let look = match look {
+            Some(look) => look,
+            None => self.connect_and_probe(member, tuning).await?,
+        };
         let (found, lost) = watch::channel(false);
         let client = self.connect(member, tuning, Some(lost.clone())).await?.with_lease(id);
         let look = HealthProbe(tokio::spawn(watch_health(self.members[member].clone(), look, found)));
@@ -354,7 +353,7 @@ impl Pool {
         while let Some((member, answer)) = asking.next().await {
             match answer {
                 Ok((client, granted)) => return Ok(Some(self.order_members(member, client, granted, grant))),
-                Err(error) => refused = self.mark_failed(member, error).or(refused),
+                Err(error) => self.mark_failed(member, error, &mut refused),
             }
         }
         refused.map_or(Ok(None), Err)
@@ -375,7 +374,7 @@ impl Pool {
                     Ok((client, self.members_at(&locations).await))
                 }
                 // The server does not support pools: use this server.
-                Err(FlightError::Status { status, .. }) if is_unsupported(status.code()) => Ok((client, Vec::new())),
+                Err(error) if code_of(&error).is_some_and(is_unsupported) => Ok((client, Vec::new())),
                 Err(error) => Err(error),
             }
         };
@@ -443,7 +442,7 @@ impl Pool {
 /// Sends a health probe to a member, and waits for the answer.
 async fn probe(client: &Client) -> Result<(), FlightError> {
     match client.first_action_result(POOL_STATUS_ACTION, PROBE_BODY, MAX_MESSAGE_BYTES).await {
-        Err(FlightError::Status { status, .. }) if is_unsupported(status.code()) => Ok(()),
+        Err(error) if code_of(&error).is_some_and(is_unsupported) => Ok(()),
         answer => answer.map(drop),
     }
 }
@@ -452,14 +451,11 @@ async fn probe(client: &Client) -> Result<(), FlightError> {
 async fn watch_health(member: Member, mut client: Client, found: watch::Sender<bool>) {
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
-        match tokio::time::timeout(PROBE_TIMEOUT, probe_with_retry(&member, &client)).await {
-            Ok(Some(connected)) => client = connected,
-            Ok(None) | Err(_) => {
-                found.send_replace(true);
-                return;
-            }
-        }
+        let probed = tokio::time::timeout(PROBE_TIMEOUT, probe_with_retry(&member, &client)).await;
+        let Ok(Some(connected)) = probed else { break };
+        client = connected;
     }
+    found.send_replace(true);
 }
 
 /// Probes a member over the given connection; if this is slow or fails, also over a new connection. Returns the
@@ -489,6 +485,11 @@ async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
     }
 }
 
+/// Returns the code of a status with which a server answered.
+fn code_of(error: &FlightError) -> Option<Code> {
+    if let FlightError::Status { status, .. } = error { Some(status.code()) } else { None }
+}
+
 /// Returns whether a gRPC code means that the server does not support the request.
 fn is_unsupported(code: Code) -> bool {
     matches!(code, Code::Unimplemented | Code::InvalidArgument | Code::PermissionDenied)
@@ -498,10 +499,7 @@ async fn with_member_timeout<T>(
     work: impl Future<Output = Result<T, FlightError>>,
     location: &str,
 ) -> Result<T, FlightError> {
-    match tokio::time::timeout(MEMBER_TIMEOUT, work).await {
-        Ok(done) => done,
-        Err(_) => Err(timeout_error(location)),
-    }
+    tokio::time::timeout(MEMBER_TIMEOUT, work).await.unwrap_or_else(|_| Err(timeout_error(location)))
 }
 
 fn timeout_error(location: &str) -> FlightError {
@@ -537,6 +535,24 @@ mod tests {
         assert_eq!(found, [1, 0]);
         let nonsense = named(&["", "://", "grpc+tcp://", "grpc+tcp://127.0.0.1:8", "grpc+tcp://127.0.0.1:99999"]);
         assert!(pool.members_at(&nonsense).await.is_empty());
+    }
+
+    #[test]
+    fn a_rejected_token_is_reported_although_another_member_cannot_be_used() {
+        let pool = pool(&[("a", "127.0.0.1:7"), ("b", "127.0.0.2:7")]);
+        let rejected = || FlightError::Status {
+            peer: "a".to_owned(),
+            status: Box::new(tonic::Status::unauthenticated("the token is wrong")),
+        };
+        let untrusted = || FlightError::UntrustedCertificate {
+            address: "b".to_owned(),
+            source: std::io::ErrorKind::InvalidData.into(),
+        };
+        for errors in [[rejected(), untrusted()], [untrusted(), rejected()], [rejected(), timeout_error("b")]] {
+            let mut refused = None;
+            errors.into_iter().enumerate().for_each(|(member, error)| pool.mark_failed(member, error, &mut refused));
+            assert_eq!(refused.as_ref().and_then(code_of), Some(Code::Unauthenticated), "{refused:?}");
+        }
     }
 
     #[tokio::test]

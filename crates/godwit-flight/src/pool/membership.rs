@@ -25,8 +25,7 @@ use crate::error::FlightError;
 use crate::lease_header::{MemberLeaseId, format_lease_header};
 use crate::tls::ClientTls;
 use crate::transport::{Address, ConnectionSecurity, TransportOptions};
-use godwit_auth::Token;
-use godwit_auth::random_bytes;
+use godwit_auth::{Token, random_bytes};
 use godwit_model::message_with_causes;
 
 /// Interval between two probes of the same member.
@@ -98,7 +97,10 @@ impl Membership {
         let weights: Vec<u32> = options.members.iter().map(|member| member.weight).collect();
         let mut balancer = LoadBalancer::with_weights(options.policy, &weights, 0);
         (0..weights.len()).for_each(|member| balancer.mark_lost(member));
-        let token = options.secret.as_ref().map(|secret| Self::derive_token(secret)).and_then(|text| Token::new(&text));
+        let token = options.secret.as_ref().and_then(|secret| {
+            let key = blake3::derive_key("godwit 2026-11 nodes of a pool", secret);
+            Token::new(&blake3::Hash::from_bytes(key).to_hex())
+        });
         for member in &mut options.members {
             member.security.token = token.clone();
         }
@@ -115,10 +117,6 @@ impl Membership {
             draining: AtomicBool::new(false),
             options,
         }
-    }
-
-    fn derive_token(secret: &[u8]) -> String {
-        blake3::Hash::from_bytes(blake3::derive_key("godwit 2026-11 nodes of a pool", secret)).to_hex().to_string()
     }
 
     /// Returns the secret from which all members derive the key for tickets. Without a configured secret, it can be

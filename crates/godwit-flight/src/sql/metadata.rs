@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::{ArrayRef, RecordBatch, UnionArray};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, SqlInfoData};
 use arrow_flight::sql::{Command, CommandGetSqlInfo};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, UnionFields};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use godwit_dataset::Catalog;
 use tonic::Status;
 
@@ -47,15 +47,13 @@ pub fn server_info_schema() -> SchemaRef {
     let built = CommandGetSqlInfo::default().into_builder(sql_info(false)).schema();
     let fields = built.fields().iter().map(|field| match field.data_type() {
         DataType::Union(members, mode) => {
-            Arc::new(field.as_ref().clone().with_data_type(DataType::Union(non_nullable(members), *mode)))
+            let not_nullable = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(false));
+            let members = members.iter().map(|(id, field)| (id, not_nullable(field))).collect();
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Union(members, *mode)))
         }
         _ => field.clone(),
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-fn non_nullable(members: &UnionFields) -> UnionFields {
-    members.iter().map(|(id, field)| (id, Arc::new(field.as_ref().clone().with_nullable(false)))).collect()
 }
 
 /// Returns the server properties that a `CommandGetSqlInfo` requests.

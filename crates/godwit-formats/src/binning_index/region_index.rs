@@ -5,6 +5,7 @@
 //! points beyond the end of the file.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use godwit_io::bgzf::{BgzfBufRead as _, BgzfError, Reader, VirtualOffset, open_text};
 
@@ -32,6 +33,8 @@ pub struct RegionIndex {
     contigs: Vec<ContigBins>,
     contig_names: Option<Vec<String>>,
     unplaced_records: Option<u64>,
+    /// The offsets of [`Self::record_offsets`], which are sorted by its first call.
+    record_offsets: OnceLock<Vec<VirtualOffset>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,6 +90,7 @@ impl RegionIndex {
             contigs: Vec::new(),
             contig_names: None,
             unplaced_records: None,
+            record_offsets: OnceLock::new(),
         };
         let contigs = match fields.take_bytes(4)? {
             b"BAI\x01" => fields.take_u32()?,
@@ -249,11 +253,13 @@ impl RegionIndex {
     }
 
     /// Returns the virtual offsets of all records that the index knows, in ascending order.
-    pub fn record_offsets(&self) -> Vec<VirtualOffset> {
-        let mut starts: Vec<VirtualOffset> = self.contigs.iter().flat_map(ContigBins::record_offsets).collect();
-        starts.sort_unstable();
-        starts.dedup();
-        starts
+    pub fn record_offsets(&self) -> &[VirtualOffset] {
+        self.record_offsets.get_or_init(|| {
+            let mut starts: Vec<VirtualOffset> = self.contigs.iter().flat_map(ContigBins::record_offsets).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            starts
+        })
     }
 
     /// Returns virtual offsets, in ascending order, at which the file can be divided into about `parts` parts of
@@ -287,8 +293,8 @@ impl RegionIndex {
     /// # }
     /// ```
     pub fn split_offsets(&self, first: VirtualOffset, bytes: u64, parts: usize) -> Vec<VirtualOffset> {
-        let mut starts = self.record_offsets();
-        starts.retain(|start| *start > first);
+        let starts = self.record_offsets();
+        let starts = &starts[starts.partition_point(|start| *start <= first)..];
         let from = first >> 16;
         let target_offset =
             |part: usize| from + (bytes.saturating_sub(from) as u128 * part as u128 / parts as u128) as u64;

@@ -254,6 +254,9 @@ fn what_lies_behind_a_region_is_not_read_for_it() {
         let found = |start, end| -> Vec<_> {
             index.chunks(0, start, end).into_iter().map(|(start, end)| (start >> 36, end >> 36)).collect()
         };
+        let offsets = index.record_offsets();
+        assert_eq!(offsets.iter().map(|offset| offset >> 36).collect::<Vec<_>>(), [10, 20, 30, 40, 50]);
+        assert!(std::ptr::eq(offsets, index.record_offsets()), "the offsets are sorted once");
         // A chunk ends at the start of the next record.
         assert_eq!(found(0, 1000), [(10, 20)]);
         assert_eq!(found(0, 300_001), [(10, 50)], "the next bin to the right of any level is that of the last record");

@@ -41,9 +41,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     }
     // Reject contradictory values before a cluster job is submitted.
     args.metrics.job_metrics()?;
-    if args.cluster.on == Some(LauncherName::Slurm) {
-        check_before_submission(args, &recipients, &progress, &cancelled)?;
-    } else if args.dry_run {
+    if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         if let Some(calling) = calling_options(args)? {
             check_calling(&align_options(args, &recipients)?, &calling)?;
         }
@@ -64,9 +62,11 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         job_name: args.sample.clone(),
         job_count: if args.call.is_some() { 2 } else { 1 },
         reads_stdin: args.lanes.iter().flatten().any(|file| file.as_os_str() == "-"),
+        resume: args.resume,
     };
+    let check = || check_before_submission(args, &recipients, &progress, &cancelled);
     let is_busy = || has_unfinished_job(&args.out).is_err();
-    let Some(head) = cluster_run.dispatch(&progress, &cancelled, is_busy)? else { return Ok(()) };
+    let Some(head) = cluster_run.dispatch(&progress, &cancelled, check, is_busy)? else { return Ok(()) };
     let cluster = head.cluster_options(&args.cluster)?;
     let mut options = align_options(args, &recipients)?;
     // If SLURM has restarted the job, resume the work of its earlier attempt.
@@ -84,7 +84,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks inputs and options before a SLURM job is submitted, which may wait for its hosts for hours.
+/// Checks inputs and options before a SLURM job is submitted.
 fn check_before_submission(
     args: &AlignArgs,
     recipients: &[PublicKey],

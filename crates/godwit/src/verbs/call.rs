@@ -23,9 +23,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     args.keys.load_keys()?;
     let mut options = call_options(args)?;
-    if args.cluster.on == Some(LauncherName::Slurm) {
-        check_before_submission(&options)?;
-    } else if args.dry_run {
+    if args.dry_run && args.cluster.on != Some(LauncherName::Slurm) {
         let problem = "--dry-run of call shows the job of --on slurm, which is not given; omit --dry-run".to_owned();
         return Err(Failure::new(ErrorKind::Usage, problem));
     }
@@ -38,8 +36,11 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
         job_name,
         job_count: 1,
         reads_stdin: false,
+        resume: args.resume,
     };
-    let Some(head) = cluster_run.dispatch(&progress, &cancelled, || is_call_running(&args.out))? else { return Ok(()) };
+    let check = || check_before_submission(&options);
+    let is_busy = || is_call_running(&args.out);
+    let Some(head) = cluster_run.dispatch(&progress, &cancelled, check, is_busy)? else { return Ok(()) };
     let cluster = head.cluster_options(&args.cluster)?;
     // If SLURM has restarted the job, resume the work of its earlier attempt.
     options.resume |= head.is_restart();
@@ -56,8 +57,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks inputs and options before a SLURM job is submitted, which may wait for its hosts for hours. Encrypted reads
-/// are not decrypted for this.
+/// Checks inputs and options before a SLURM job is submitted. Encrypted reads are not decrypted for this.
 fn check_before_submission(options: &CallOptions) -> Result<(), Failure> {
     let mut reads = options.reads.iter().chain(&options.normal);
     if reads.any(|reads| DecryptedFiles::is_encrypted(reads)) {

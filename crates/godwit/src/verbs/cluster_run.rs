@@ -93,6 +93,8 @@ pub struct ClusterRunOptions<'a> {
     pub job_count: u32,
     /// True if the verb reads standard input.
     pub reads_stdin: bool,
+    /// True if the verb resumes the work of an earlier command.
+    pub resume: bool,
 }
 
 /// The process that runs the verb: the head of a cluster run or, without workers (`None`), the only process.
@@ -123,21 +125,24 @@ impl HeadProcess {
 impl ClusterRunOptions<'_> {
     /// Decides the role of this process. With `--on slurm`, submits the job and returns `None`. In a worker process of
     /// a SLURM job, runs as a worker until the job ends and returns `None`. Otherwise returns a [`HeadProcess`], and
-    /// the caller runs the verb. `is_busy` must return true while another process writes to the same output.
+    /// the caller runs the verb. `check` checks inputs and options before a SLURM job is submitted, which may wait for its
+    /// hosts for hours. `is_busy` must return true while another process writes to the same output.
     pub fn dispatch(
         &self,
         progress: &Progress,
         cancelled: &Arc<AtomicBool>,
+        check: impl FnOnce() -> Result<(), Failure>,
         is_busy: impl Fn() -> bool,
     ) -> Result<Option<HeadProcess>, Failure> {
         let place = self.cluster.on;
         if place == Some(LauncherName::Slurm) {
             let job = SlurmJob::new(self)?;
             if self.dry_run {
+                check()?;
                 super::print(&job.render()?)?;
                 job.test_submission(progress)?;
             } else {
-                job.run(!self.cluster.slurm.no_wait, progress, cancelled)?;
+                job.run(!self.cluster.slurm.no_wait, check, progress, cancelled)?;
             }
             return Ok(None);
         }

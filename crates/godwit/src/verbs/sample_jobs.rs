@@ -16,6 +16,7 @@ use godwit_workflow::{JobExit, SampleHosts, SampleJob};
 use parking_lot::Mutex;
 
 use super::cluster_worker::available_cores;
+use super::earlier_job::EarlierJob;
 use super::slurm_job::{JOB_CANCEL_TIMEOUT, interruption_failure, slurm_name, slurm_profile};
 use crate::interruption;
 
@@ -172,28 +173,10 @@ impl SampleHosts for SampleJobLauncher {
         if self.launcher_name != LauncherName::Slurm || job.is_retry {
             return Ok(None);
         }
-        let Ok(handle) = JobHandle::load(job.directory) else { return Ok(None) };
         let launcher = job.host.min(self.launchers.len() - 1);
-        let was_completing = match self.launchers[launcher].status(&handle) {
-            Ok(JobStatus::Running { is_completing, .. }) => is_completing,
-            // Without a response of SLURM, assume that the job runs: a second job would fail, because the first one has
-            // locked the output.
-            Ok(JobStatus::Pending { .. }) | Err(FleetError::SchedulerUnavailable { .. }) => false,
-            // Another launcher has started the job.
-            Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. }) | Err(FleetError::ForeignJob { .. }) => {
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let earlier = EarlierJob::find(&*self.launchers[launcher], job.directory, job.name, self.is_resumed)?;
+        let Some(EarlierJob { handle, is_completing: was_completing }) = earlier else { return Ok(None) };
         let name = format!("job {}", handle.id);
-        if !self.is_resumed {
-            let (sample, id) = (job.name, &handle.id);
-            let problem = format!(
-                "{name} of an earlier command has not ended and processes {sample}: add --resume to wait for it, or \
-                 cancel it with `scancel {id}` and wait for its end"
-            );
-            return Err(PipelineError::Options { problem });
-        }
         let state = SampleJobState { launcher, spec: self.job_spec(job), handle, missing_since: None, was_completing };
         self.jobs.lock().insert(job.sample, state);
         Ok(Some(name))

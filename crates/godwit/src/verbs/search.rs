@@ -16,8 +16,8 @@ use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_process::TemporaryItem;
 use godwit_search::{
-    LocalBackend, Search, SearchCommand, SearchForecast, SearchObserver, SearchOptions, SearchProgram, SearchProgress,
-    SearchScratch, SearchSummary, ToolSearch, search_on_workers,
+    LocalBackend, Search, SearchCommand, SearchError, SearchForecast, SearchObserver, SearchOptions, SearchProgram,
+    SearchProgress, SearchScratch, SearchSummary, ToolSearch, search_on_workers,
 };
 
 use super::cluster_run::ClusterRunOptions;
@@ -54,17 +54,18 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         job_name,
         job_count: 1,
         reads_stdin: false,
+        resume: args.resume,
     };
+    let check = || check_before_submission(args, &command, &cancelled);
     // Do not wait for an earlier attempt: each search writes its own temporary file and renames it when the output is
     // complete.
-    let Some(head) = cluster_run.dispatch(&progress, &cancelled, || false)? else { return Ok(()) };
+    let Some(head) = cluster_run.dispatch(&progress, &cancelled, check, || false)? else { return Ok(()) };
     let cluster = head.cluster_options(&args.cluster)?;
     let spooled =
         if command.query_path.is_none() { Some(spool_stdin(&scratch_directory(&args.common))?) } else { None };
     let query = command.query_path.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
     let query = query.unwrap_or_default();
-    check_query(&query, command.tool_search.is_some() && args.engine == SearchEngine::Exact)?;
-    check_subjects(&command)?;
+    check_inputs(args, &command, &query)?;
     let workers = worker_count(args, &mut command);
     if args.workers.is_some_and(|requested| usize::from(requested) > 1) && has_dependent_batches(&command) {
         let message =
@@ -117,7 +118,27 @@ pub fn run_worker(args: &SearchWorkerArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the options for outputs and queries. Returns the path of the output, or an empty path for stdout.
+/// Checks inputs and options before a SLURM job is submitted. The job itself checks the database and the options of an
+/// installed DIAMOND, MMseqs2 or BLAST+, which takes long for a large database.
+fn check_before_submission(args: &SearchArgs, command: &SearchCommand, cancelled: &AtomicBool) -> Result<(), Failure> {
+    let query = command.query_path.clone().unwrap_or_default();
+    check_inputs(args, command, &query)?;
+    if command.tool_search.is_some() {
+        return Ok(());
+    }
+    let options = search_options(args, Some(1), command.clone(), &scratch_directory(&args.common));
+    let options = SearchOptions { prints_warnings: false, ..options };
+    let opened = LocalBackend::find_engine(&options, query.clone())
+        .and_then(|place| Search::open(&options, &query, Box::new(place), cancelled).map(drop));
+    match opened {
+        // The hosts of the job may have the engine, or a database of another path (`BLASTDB`), after `module load`.
+        Err(SearchError::Engine(error)) if error.is_missing_program() => Ok(()),
+        Err(SearchError::Database { .. }) if !args.cluster.slurm.slurm_setup.is_empty() => Ok(()),
+        opened => Ok(opened?),
+    }
+}
+
+/// Checks the options for outputs and queries, and whether the outputs can be written. Returns the path of the output, or an empty path for stdout.
 fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
     let usage = |message: &str| Err(Failure::new(ErrorKind::Usage, message.to_owned()));
     if args.dry_run && !matches!(args.cluster.on, None | Some(LauncherName::Slurm)) {
@@ -146,11 +167,24 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
             return usage("--hits names the file of another output; use different names");
         }
     }
+    [&command.output_path, &args.hits, &args.summary]
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| check_writable(path))?;
     match (args.cluster.on, &command.query_path, &command.output_path) {
         (None, _, out) => Ok(out.clone().unwrap_or_default()),
         (Some(_), Some(_), Some(out)) => Ok(out.clone()),
         _ => usage("workers read and write shared files: --on requires -query FILE and -out FILE"),
     }
+}
+
+/// Checks that this process may write an output.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot write {}: {error}", path.display()));
+    if path.is_dir() {
+        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+    }
+    host_resources::check_writable(path.parent().unwrap_or(path)).map_err(failed)
 }
 
 /// Returns whether two paths name the same file.
@@ -312,8 +346,14 @@ fn spool_stdin(scratch: &Path) -> Result<TemporaryItem<tempfile::NamedTempFile>,
     copied.map_err(wrong)
 }
 
+/// Checks the files of queries and subjects.
+fn check_inputs(args: &SearchArgs, command: &SearchCommand, query: &Path) -> Result<(), Failure> {
+    check_query(query, command.tool_search.is_some() && args.engine == SearchEngine::Exact)?;
+    check_subjects(command)
+}
+
 /// Rejects a file without queries, and a file that is not FASTA, which the search programs might misread as a sequence.
-fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
+fn check_query(query: &Path, begins_with_name: bool) -> Result<(), Failure> {
     let wrong = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", query.display()));
     let bytes = std::fs::read(query).map_err(wrong)?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());

@@ -34,7 +34,7 @@ use godwit_transfer::{Credentials, DirectoryFileService, FileServiceOptions, Rel
 use signal_hook::consts::SIGHUP;
 
 use self::authentication::ServerAuth;
-use self::nfs_export::NfsExport;
+use self::nfs_export::{BoundNfsExport, NfsExport};
 use self::span_export::OtlpExporter;
 use super::policy_audit::{open_access_log, open_policy_store, reload_policy_on_change};
 use super::statement_processes::{open_program, process_command, with_keys};
@@ -75,7 +75,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let (authenticator, tls) = (admission.authentication(), admission.tls());
         let pool = join_pool(args, &authenticator)?;
         let engine = Some(statement_engine(args, temporary.as_ref(), policy_store.clone()));
-        let nfs = NfsExport::start(args, policy_store.clone(), log.clone()).await?;
+        // Bind all addresses before any is served: if another process uses one, clients of the others see no server.
+        let nfs = BoundNfsExport::bind(args, policy_store.clone(), log.clone()).await?;
         let web_service = Some(open_web_service(args, &root, authorizer.clone(), nfs.as_ref()));
         let exporter = OtlpExporter::start(args)?;
         let tracer = span_export::build_tracer(exporter.as_ref(), &args.common);
@@ -92,6 +93,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             Server::bind_with_auth(&Address::Tcp(address), node, routes, authenticator, tls, server_tuning(args))
                 .await?;
         start_dns_server(args, pool.as_ref()).await?;
+        let nfs = nfs.map(BoundNfsExport::serve);
         print_address(args, datasets, encrypted, server.address())?;
         readiness::notify(readiness::READY);
         tokio::spawn(admission.reload_on_change(reload, log.clone()));
@@ -148,10 +150,10 @@ fn open_web_service(
     args: &ServeArgs,
     root: &Arc<DatasetRoot>,
     rules: Option<Arc<dyn Authorizer>>,
-    nfs: Option<&NfsExport>,
+    nfs: Option<&BoundNfsExport>,
 ) -> Arc<dyn WebService> {
     let (public_url, references) = (args.public_url.clone(), args.reference.clone());
-    let nfs_health = nfs.map(NfsExport::health_check);
+    let nfs_health = nfs.map(BoundNfsExport::health_check);
     Arc::new(HttpService::new(root.clone(), HttpServiceOptions { rules, public_url, references, nfs_health }))
 }
 

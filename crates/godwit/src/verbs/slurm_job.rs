@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use godwit_cli::cli::ClusterArgs;
 use godwit_cli::failure::Failure;
 use godwit_fleet::launcher::{MemoryRequest, SlurmLauncher, SlurmProfile};
-use godwit_fleet::{Allocation, FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
+use godwit_fleet::{FleetError, JobHandle, JobOutcome, JobSpec, JobStatus, Launcher};
 use godwit_model::{ErrorKind, message_with_causes};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer as _};
@@ -18,6 +18,7 @@ use godwit_process::RESUME_ADVICE;
 
 use super::cluster_run::ClusterRunOptions;
 use super::cluster_worker::available_cores;
+use super::earlier_job::EarlierJob;
 use crate::interruption;
 use crate::progress::Progress;
 
@@ -39,6 +40,10 @@ const SLURM_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub struct SlurmJob {
     slurm: SlurmLauncher,
     spec: JobSpec,
+    /// Name of the work, for messages.
+    name: String,
+    /// True to wait for a job of an earlier command that has not ended.
+    resume: bool,
     /// Path for a copy of standard input, if the verb reads it; a SLURM job has no standard input of its own.
     stdin_file: Option<PathBuf>,
 }
@@ -86,7 +91,8 @@ impl SlurmJob {
             environment: Vec::new(),
             job_directory,
         };
-        Ok(Self { slurm: SlurmLauncher::new(slurm_profile(options.cluster)), spec, stdin_file })
+        let (name, resume) = (options.job_name.clone(), options.resume);
+        Ok(Self { slurm: SlurmLauncher::new(slurm_profile(options.cluster)), spec, name, resume, stdin_file })
     }
 
     /// Returns the job script that would be submitted to SLURM.
@@ -106,8 +112,42 @@ impl SlurmJob {
         }
     }
 
-    /// Submits the job. If `wait` is true, waits until the job ends and returns its outcome.
-    pub fn run(&self, wait: bool, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
+    /// Submits the job after `check` has succeeded. If a job of an earlier command has not ended, a resumed run uses that
+    /// job instead, and any other run fails. If `wait` is true, waits until the job ends and returns its outcome.
+    pub fn run(
+        &self,
+        wait: bool,
+        check: impl FnOnce() -> Result<(), Failure>,
+        progress: &Progress,
+        cancelled: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let earlier = EarlierJob::find(&self.slurm, &self.spec.job_directory, &self.name, self.resume)?;
+        if let Some(EarlierJob { handle, is_completing }) = earlier {
+            let message = format!("job {} of an earlier command has not ended", handle.id);
+            // A job that SLURM is ending may have been cancelled, and then does no further work.
+            if !wait && !is_completing {
+                progress.report(&message);
+                return Ok(());
+            }
+            progress.report(&format!("{message}; waiting for it"));
+            interruption::flag_with_grace(JOB_CANCEL_TIMEOUT);
+            match self.wait(&handle, progress, cancelled)? {
+                // The user has cancelled the job before this command, which has to do the rest of its work.
+                JobOutcome::Cancelled if is_completing => {}
+                outcome => return self.finish(&handle, &outcome),
+            }
+        }
+        check()?;
+        let handle = self.submit(progress, cancelled)?;
+        if !wait {
+            return Ok(());
+        }
+        let outcome = self.wait(&handle, progress, cancelled)?;
+        self.finish(&handle, &outcome)
+    }
+
+    /// Submits the job, after standard input has been stored for it.
+    fn submit(&self, progress: &Progress, cancelled: &AtomicBool) -> Result<JobHandle, Failure> {
         if let Some(path) = &self.stdin_file {
             let failed = |error| {
                 Failure::new(ErrorKind::Machine, format!("cannot store standard input in {}: {error}", path.display()))
@@ -118,43 +158,32 @@ impl SlurmJob {
         if cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted.into());
         }
-        let first = self.attempt_numbers().max().map_or(0, |last| last + 1);
         let handle = self.slurm.submit(&self.spec).map_err(PipelineError::from)?;
         let place = self.spec.job_directory.display();
         progress.report(&format!("submitted job {}; its script and logs are in {place}", handle.id));
-        if !wait {
-            return Ok(());
-        }
-        self.wait(&handle, first, progress, cancelled)?;
+        Ok(handle)
+    }
+
+    /// Returns the outcome of a job that has ended, as that of this command.
+    fn finish(&self, handle: &JobHandle, outcome: &JobOutcome) -> Result<(), Failure> {
+        self.result_of(handle, outcome)?;
         // Remove the copy of standard input only now, because later attempts of an unfinished job need it.
         let _ = self.stdin_file.as_ref().map(std::fs::remove_file);
         Ok(())
     }
 
-    /// Returns the numbers of all attempts in the job directory.
-    fn attempt_numbers(&self) -> impl Iterator<Item = u64> {
-        let entries = std::fs::read_dir(self.spec.job_directory.join("attempts")).into_iter().flatten();
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-    }
-
-    /// Returns whether the head of attempt `first` or of a later attempt has marked the job as finished.
-    fn is_finished(&self, first: u64) -> bool {
-        let directory = &self.spec.job_directory;
-        self.attempt_numbers()
-            .filter(|attempt| *attempt >= first)
-            .any(|attempt| Allocation::finished_marker_path(directory, attempt).exists())
-    }
-
-    fn wait(&self, handle: &JobHandle, first: u64, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
+    /// Waits until a job ends, and returns its outcome.
+    fn wait(&self, handle: &JobHandle, progress: &Progress, cancelled: &AtomicBool) -> Result<JobOutcome, Failure> {
         let (mut last_text, mut known_state, mut finished_since) = (String::new(), "submitted".to_owned(), None);
         let (mut missing, mut silent) = (Timeout::new(MISSING_JOB_TIMEOUT), Timeout::new(SLURM_RESPONSE_TIMEOUT));
         loop {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(interruption_failure(&[(handle.id.clone(), self.slurm.cancel(handle))]));
             }
-            if self.is_finished(first) && finished_since.get_or_insert_with(Instant::now).elapsed() > JOB_EXIT_TIMEOUT {
+            if handle.is_finished() && finished_since.get_or_insert_with(Instant::now).elapsed() > JOB_EXIT_TIMEOUT {
                 // The job has finished its work, but SLURM still waits for a lost host, so cancel the job.
-                return Ok(self.slurm.cancel(handle).map_err(PipelineError::from)?);
+                self.slurm.cancel(handle).map_err(PipelineError::from)?;
+                return Ok(JobOutcome::Succeeded);
             }
             let status = self.slurm.status(handle);
             let mut text = state_text(&status);
@@ -167,8 +196,8 @@ impl SlurmJob {
                 }
             }
             match status {
-                Ok(JobStatus::Ended { .. }) if self.is_finished(first) => return Ok(()),
-                Ok(JobStatus::Ended { outcome }) => return self.outcome_of(handle, &outcome),
+                Ok(JobStatus::Ended { .. }) if handle.is_finished() => return Ok(JobOutcome::Succeeded),
+                Ok(JobStatus::Ended { outcome }) => return Ok(outcome),
                 Ok(JobStatus::Running { is_batch_host_lost: true, .. }) => {
                     // SLURM has lost the host of the head, and would let the workers on the other hosts continue
                     // without it.
@@ -213,7 +242,7 @@ impl SlurmJob {
         Failure::new(ErrorKind::Remote, message)
     }
 
-    fn outcome_of(&self, handle: &JobHandle, how: &JobOutcome) -> Result<(), Failure> {
+    fn result_of(&self, handle: &JobHandle, how: &JobOutcome) -> Result<(), Failure> {
         let directory = &self.spec.job_directory;
         let failed = |exit, what: &str| {
             let message = format!("job {} {what}; its logs are job.log and logs in {}", handle.id, directory.display());

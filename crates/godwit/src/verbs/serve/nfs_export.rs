@@ -1,5 +1,6 @@
 //! `--nfs`: the files below the root for clients of NFSv3.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use godwit_cli::cli::ServeArgs;
@@ -7,7 +8,7 @@ use godwit_cli::failure::Failure;
 use godwit_cli::log::log_message;
 use godwit_dataset::{AccessLog, Authorizer, Principal};
 use godwit_model::ErrorKind;
-use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsHealth, NfsServer};
+use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsServer};
 use godwit_rules::PolicyStore;
 use godwit_serve::{DatasetRoot, HealthCheck};
 use tokio::sync::oneshot;
@@ -15,20 +16,25 @@ use tokio::task::JoinHandle;
 
 use super::parse_listen_address;
 
+/// A server of NFS that has bound its address and does not serve yet.
+pub(super) struct BoundNfsExport {
+    server: NfsServer,
+    address: SocketAddr,
+}
+
 /// The running server of NFS.
 pub(super) struct NfsExport {
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
-    health: NfsHealth,
 }
 
-impl NfsExport {
-    /// Starts the server of NFS; returns `None` without `--nfs`. Logs the options with which Linux mounts it.
+impl BoundNfsExport {
+    /// Binds the address of the server of NFS; returns `None` without `--nfs`.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] if the root is a bucket, or if clients would need no rights;
     /// [`ErrorKind::Machine`] if the address cannot be bound.
-    pub(super) async fn start(
+    pub(super) async fn bind(
         args: &ServeArgs,
         policy_store: Option<Arc<PolicyStore>>,
         access_log: Option<Arc<dyn AccessLog>>,
@@ -64,28 +70,34 @@ impl NfsExport {
         };
         let server = bound.map_err(failed)?;
         let address = server.address().map_err(failed)?;
-        let port = address.port();
+        Ok(Some(Self { server, address }))
+    }
+
+    /// Starts to serve, and logs the options with which Linux mounts the export.
+    pub(super) fn serve(self) -> NfsExport {
+        let (address, port) = (self.address, self.address.port());
         log_message(&format!("NFS at {address}: mount -t nfs -o vers=3,nolock,tcp,port={port},mountport={port}"));
-        let health = server.health();
         let (stop, stopped) = oneshot::channel();
-        let server = tokio::spawn(server.serve_until(async {
+        let server = tokio::spawn(self.server.serve_until(async {
             let _ = stopped.await;
         }));
-        Ok(Some(Self { stop, server, health }))
+        NfsExport { stop, server }
     }
 
     /// Returns the check for `GET /healthz/nfs`.
     pub(super) fn health_check(&self) -> HealthCheck {
-        let health = self.health.clone();
+        let health = self.server.health();
         HealthCheck::new(move || {
             let health = health.clone();
             async move { health.check().await }
         })
     }
+}
 
+impl NfsExport {
     /// Closes the connections of a server, if there is one, and waits until the accesses are recorded.
     pub(super) async fn stop(export: Option<Self>) {
-        let Some(Self { stop, server, .. }) = export else { return };
+        let Some(Self { stop, server }) = export else { return };
         drop(stop);
         // The server has no result, and its panic was reported.
         let _ = server.await;
