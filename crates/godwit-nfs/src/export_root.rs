@@ -251,15 +251,12 @@ impl ExportRoot {
         Ok(is_match.then(|| Node { handle: handle.clone(), path, descriptor, found }))
     }
 
-    /// Compares the inode numbers of some entries of a directory with those that it lists.
-    fn compare_inodes(&self, directory: &Path, listed: &[ListedEntry]) -> Result<(), nfsstat3> {
-        if self.lists_other_inodes.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        for entry in listed.iter().take(MAX_COMPARED_ENTRIES) {
-            if self.inspect_path(&directory.join(&entry.name))?.is_some_and(|found| found.stx_ino != entry.inode) {
-                self.lists_other_inodes.store(true, Ordering::Relaxed);
-            }
+    /// Compares the inode number of a file with the one that its directory lists.
+    fn compare_inode(&self, path: &Path, listed: u64) -> Result<(), nfsstat3> {
+        if !self.lists_other_inodes.load(Ordering::Relaxed)
+            && self.inspect_path(path)?.is_some_and(|found| found.stx_ino != listed)
+        {
+            self.lists_other_inodes.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -273,9 +270,12 @@ impl ExportRoot {
         is_inspecting: bool,
     ) -> Result<Option<Node>, nfsstat3> {
         let Some(listed) = if_accessible(self.list(directory))? else { return Ok(None) };
-        self.compare_inodes(directory, &listed)?;
-        for entry in listed {
+        for (number, entry) in listed.enumerate() {
+            let Some(entry) = if_accessible(entry)? else { return Ok(None) };
             let path = directory.join(&entry.name);
+            if number < MAX_COMPARED_ENTRIES {
+                self.compare_inode(&path, entry.inode)?;
+            }
             let inode = match is_inspecting {
                 true => self.inspect_path(&path)?.map(|found| found.stx_ino),
                 false => Some(entry.inode),
@@ -300,21 +300,21 @@ impl ExportRoot {
         if_accessible(self.open_path(path, OFlags::PATH).and_then(inspect))
     }
 
-    /// Returns the usable entries of a directory, in any order.
+    /// Returns the usable entries of a directory, in any order, as they are read: a directory may have millions.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub(crate) fn list(&self, directory: &Path) -> Result<Vec<ListedEntry>, nfsstat3> {
+    /// Those of the file system, also for each entry.
+    pub(crate) fn list(
+        &self,
+        directory: &Path,
+    ) -> Result<impl Iterator<Item = Result<ListedEntry, nfsstat3>> + use<>, nfsstat3> {
         let descriptor = self.open_path(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let mut entries = Vec::new();
-        for entry in Dir::new(descriptor).map_err(status)? {
+        let entries = Dir::new(descriptor).map_err(status)?.map(|entry| -> Result<ListedEntry, nfsstat3> {
             let entry = entry.map_err(status)?;
             let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            if is_usable(&name) {
-                entries.push(ListedEntry { name, inode: entry.ino(), file_type: entry.file_type() });
-            }
-        }
-        Ok(entries)
+            Ok(ListedEntry { name, inode: entry.ino(), file_type: entry.file_type() })
+        });
+        Ok(entries.filter(|entry| !matches!(entry, Ok(entry) if !is_usable(&entry.name))))
     }
 
     /// Opens a file or directory for reading, writing or syncing.

@@ -1,14 +1,15 @@
 //! Servers of the same directory, used by an independent client of NFSv3.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use godwit_dataset::{
     AccessLog, AccessLogFuture, AccessRecord, Authorizer, Catalog, FileAccess, FileAuthorization, Principal,
 };
-use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsServer};
+use godwit_nfs::{ClientAccess, Export, ExportOptions, FileHandle, NfsServer};
 use nfs3_client::nfs3_types::mount::mountstat3;
 use nfs3_client::nfs3_types::nfs3::{
     ACCESS3_MODIFY, ACCESS3_READ, ACCESS3args, COMMIT3args, CREATE3args, FSINFO3args, FSSTAT3args, GETATTR3args,
@@ -340,6 +341,61 @@ async fn stalled_calls_do_not_delay_those_of_others() {
 }
 
 #[tokio::test]
+async fn calls_of_two_addresses_that_hang_do_not_hold_those_of_a_third_one() {
+    const CONNECTIONS: usize = 8;
+    const CALLS_PER_CONNECTION: usize = 16;
+    let directory = tempfile::tempdir().unwrap();
+    // When all are connected, calls of the first two addresses wait until the sender is dropped.
+    let (end_sender, end_receiver) = std::sync::mpsc::channel::<()>();
+    let (is_waiting, waiting_calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (end_receiver, is_call_waiting, waiting) =
+        (Mutex::new(end_receiver), is_waiting.clone(), waiting_calls.clone());
+    let identify = move |address: IpAddr| {
+        if address != IpAddr::from([127, 0, 0, 3]) && is_call_waiting.load(Ordering::Relaxed) {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            let _ = end_receiver.lock().recv();
+        }
+        Some(Principal::default())
+    };
+    let access = ClientAccess::new(Box::new(identify), None, true);
+    let options = ExportOptions { access, access_log: None, log: Arc::new(|_| ()) };
+    let export = Export::open(directory.path(), options).unwrap();
+    let server = NfsServer::bind("127.0.0.1:0".parse().unwrap(), export, 2 * CONNECTIONS).await.unwrap();
+    let address = server.address().unwrap();
+    tokio::spawn(server.serve_until(std::future::pending()));
+    let connect_from = async |host: u8| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        // The server has accepted a connection from which it answers.
+        let mut reply = [0; 28];
+        stream.write_all(&call(0, &[])).await.unwrap();
+        stream.read_exact(&mut reply).await.unwrap();
+        stream
+    };
+    let mut streams = Vec::new();
+    for number in 0..CONNECTIONS {
+        streams.push(connect_from(1 + number as u8 % 2).await);
+    }
+    let mut other = nfs3_client::Nfs3Client::new(TokioIo::new(connect_from(3).await));
+    let root = nfs_fh3 { data: Opaque::owned(FileHandle::root().to_bytes()) };
+    is_waiting.store(true, Ordering::Relaxed);
+    for stream in &mut streams {
+        stream.write_all(&call(1, &handle_argument(&root)).repeat(CALLS_PER_CONNECTION)).await.unwrap();
+    }
+    let limit = std::time::Duration::from_secs(60);
+    let others_wait = async {
+        while waiting_calls.load(Ordering::Relaxed) < CONNECTIONS * CALLS_PER_CONNECTION {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(limit, others_wait).await.expect("all calls of the two addresses wait");
+    let answer = tokio::time::timeout(limit, other.getattr(&GETATTR3args { object: root })).await;
+    drop(end_sender);
+    assert_eq!(answer.map(|reply| status(&reply.unwrap())), Ok(nfsstat3::NFS3_OK));
+}
+
+#[tokio::test]
 async fn modes_and_failed_creations_do_not_lock_clients_out() {
     let directory = tempfile::tempdir().unwrap();
     let mut client = mount(start_open(directory.path()).await, "/").await.unwrap();
@@ -461,22 +517,30 @@ async fn connect(server: SocketAddr) -> nfs3_client::Nfs3Client<TokioIo<TcpStrea
     nfs3_client::Nfs3Client::new(TokioIo::new(TcpStream::connect(server).await.expect("the server listens")))
 }
 
-/// Returns the record of a call that writes bytes to a file (RFC 5531, section 9; RFC 1813, section 3.3.7).
+/// Returns the record of a call of NFS (RFC 5531, section 9).
+fn call(procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    // Transaction, CALL, RPC version 2, NFS version 3, the procedure, and two empty AUTH_NONE.
+    let header = [7, 0, 2, 100_003, 3, procedure, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    let size = (header.len() + arguments.len()) as u32;
+    [&(0x8000_0000 | size).to_be_bytes(), &header[..], arguments].concat()
+}
+
+fn handle_argument(file: &nfs_fh3) -> Vec<u8> {
+    let mut argument = (file.data.len() as u32).to_be_bytes().to_vec();
+    argument.extend(file.data.iter());
+    argument.resize(argument.len().next_multiple_of(4), 0);
+    argument
+}
+
+/// Returns the record of a call that writes bytes to a file (RFC 1813, section 3.3.7).
 fn write_call(file: &nfs_fh3, data: &[u8; 4]) -> Vec<u8> {
-    let mut call = Vec::new();
-    // Transaction, CALL, RPC version 2, NFS version 3, WRITE, and two empty AUTH_NONE.
-    for word in [7, 0, 2, 100_003, 3, 7, 0, 0, 0, 0] {
-        call.extend(u32::to_be_bytes(word));
-    }
-    call.extend((file.data.len() as u32).to_be_bytes());
-    call.extend(file.data.iter());
-    call.resize(call.len().next_multiple_of(4), 0);
-    call.extend(0_u64.to_be_bytes());
+    let mut arguments = handle_argument(file);
+    arguments.extend(0_u64.to_be_bytes());
     for word in [data.len() as u32, stable_how::FILE_SYNC as u32, data.len() as u32] {
-        call.extend(word.to_be_bytes());
+        arguments.extend(word.to_be_bytes());
     }
-    call.extend(data);
-    [&(0x8000_0000 | call.len() as u32).to_be_bytes(), &call[..]].concat()
+    arguments.extend(data);
+    call(7, &arguments)
 }
 
 #[tokio::test]
