@@ -404,7 +404,7 @@ async fn modes_and_failed_creations_do_not_lock_clients_out() {
     let attributes = sattr3 { mode: Nfs3Option::Some(0), uid: Nfs3Option::Some(12_345), ..sattr3::default() };
     let d = client.mkdir(&MKDIR3args { where_, attributes }).await.unwrap().unwrap().obj.unwrap();
     let file = create(&mut client, &d, "f").await;
-    for (object, expected) in [(&file, 0o600), (&d, 0o700)] {
+    for (object, expected) in [(&file, 0), (&d, 0o700)] {
         let new_attributes = sattr3 { mode: Nfs3Option::Some(0), ..sattr3::default() };
         let set = SETATTR3args { object: object.clone(), new_attributes, guard: Nfs3Option::None };
         let found = client.setattr(&set).await.unwrap().unwrap().obj_wcc.after.unwrap();
@@ -414,6 +414,54 @@ async fn modes_and_failed_creations_do_not_lock_clients_out() {
     let created = client.create(&CREATE3args { where_: entry(&d, "large"), how }).await.unwrap();
     assert_eq!(status(&created), nfsstat3::NFS3ERR_INVAL);
     create(&mut client, &d, "large").await;
+}
+
+/// Runs a test of this program again without the right of root to ignore modes, and returns true. Returns false in that
+/// run, and if this process does not have the right.
+fn runs_again_without_override(test: &str) -> bool {
+    const MARK: &str = "GODWIT_TEST_WITHOUT_OVERRIDE";
+    let file = tempfile::NamedTempFile::new().expect("it can be created");
+    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o000)).expect("it is our file");
+    if fs::File::open(file.path()).is_err() {
+        return false;
+    }
+    assert!(std::env::var_os(MARK).is_none(), "setpriv has not removed the right");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]);
+    command.arg(std::env::current_exe().expect("it is known")).args(["--exact", test]).env(MARK, "1");
+    let output = command.output().expect("setpriv of util-linux starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    true
+}
+
+#[test]
+fn a_file_keeps_a_mode_that_does_not_permit_writes_and_is_written_nevertheless() {
+    if runs_again_without_override("a_file_keeps_a_mode_that_does_not_permit_writes_and_is_written_nevertheless") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let (server, other) = (start_open(directory.path()).await, start_open(directory.path()).await);
+        let (mut client, mut other) = (mount(server, "/").await.unwrap(), mount(other, "/").await.unwrap());
+        let root = client.root_nfs_fh3();
+        for mode in [0, 0o200, 0o400, 0o444] {
+            let name = format!("f{mode:o}");
+            let attributes = sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() };
+            let request = CREATE3args { where_: entry(&root, &name), how: createhow3::GUARDED(attributes) };
+            let file = client.create(&request).await.unwrap().unwrap().obj.unwrap();
+            write(&mut client, &file, 0, b"first ", stable_how::UNSTABLE).await;
+            write(&mut other, &file, 6, b"second", stable_how::FILE_SYNC).await;
+            commit(&mut client, &file).await;
+            assert_eq!(read(&mut client, &file, 0, 99).await.0, b"first second");
+            let found = client.getattr(&GETATTR3args { object: file.clone() }).await.unwrap().unwrap();
+            assert_eq!(found.obj_attributes.mode, mode);
+            // The owner may change the mode of a file that it may not read.
+            let new_attributes = sattr3 { mode: Nfs3Option::Some(0o640), ..sattr3::default() };
+            let set = SETATTR3args { object: file, new_attributes, guard: Nfs3Option::None };
+            assert_eq!(client.setattr(&set).await.unwrap().unwrap().obj_wcc.after.unwrap().mode, 0o640);
+        }
+    });
 }
 
 #[tokio::test]
