@@ -308,6 +308,31 @@ fn a_mount_leaves_nothing_behind_when_its_process_is_killed() {
 }
 
 #[test]
+fn accesses_fail_after_the_wait_for_a_server_that_is_silent_and_the_log_reports_its_outage_once() {
+    let root = scratch::directory("mount-silent-root");
+    fs::write(root.join("f"), "f").expect("it can be written");
+    let server = DataServer::start(&root, &[]);
+    let url = format!("grpc+tcp://{}", server.address);
+    let mounted = mount_or_skip!("mount-silent", url.as_str(), "--wait", "6s");
+    let file = mounted.point.join("f");
+    assert_eq!(fs::read(&file).expect("it is there"), b"f");
+    // The system accepts connections for a stopped process, which answers nothing.
+    send_signal(server.process_id(), libc::SIGSTOP);
+    let absent = mounted.point.join("absent");
+    for _ in 0..2 {
+        assert_eq!(errno(fs::metadata(&absent)), Some(libc::ETIMEDOUT));
+    }
+    send_signal(server.process_id(), libc::SIGCONT);
+    assert_eq!(fs::read(&file).expect("it is there"), b"f");
+    assert_eq!(errno(fs::metadata(&absent)), Some(libc::ENOENT));
+    let (code, said) = mounted.stop(libc::SIGTERM);
+    assert_eq!(code, Some(0), "{said}");
+    for message in [format!("{url} has not answered for "), format!("{url} answers again after ")] {
+        assert_eq!(said.matches(&message).count(), 1, "{message}: {said}");
+    }
+}
+
+#[test]
 fn a_read_only_server_and_a_missing_one_are_reported() {
     let root = scratch::directory("mount-read-only-root");
     fs::write(root.join("f"), "f").expect("it can be written");

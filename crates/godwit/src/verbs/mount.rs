@@ -120,7 +120,8 @@ fn open_storage(args: &MountArgs, cancelled: &Arc<AtomicBool>) -> Result<OpenSto
             };
             keep_freed_memory(KEPT_ALLOCATOR_BYTES, options.threads + 1);
             let server_path = remote.path.trim_matches('/').to_owned();
-            let storage = ServerStorage::new(remote, &credentials, &options, cancelled.clone())?;
+            let log = Arc::new(log_warning);
+            let storage = ServerStorage::new(remote, &credentials, &options, cancelled.clone(), log)?;
             let is_writable = storage.check()?;
             Ok(OpenStorage { storage: Arc::new(storage), is_writable, server_path })
         }
