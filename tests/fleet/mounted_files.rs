@@ -31,6 +31,14 @@ pub(super) fn is_mounted(point: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(path_text(point)))
 }
 
+/// Returns the device number of the file system that is mounted at a directory (proc_pid_mountinfo(5)).
+pub(super) fn device_of_mount(point: &Path) -> String {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("it can be read");
+    let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let line = lines.find(|fields| fields[4] == path_text(point)).expect("it is mounted");
+    line[2].to_owned()
+}
+
 impl MountedFiles {
     /// Mounts a location at a new directory; returns `None` if this machine does not permit it.
     pub(super) fn start(label: &str, words: &[&str]) -> Option<Self> {

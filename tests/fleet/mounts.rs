@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use godwit_tests::binary::godwit;
 use godwit_tests::data_server::DataServer;
 use godwit_tests::gatk::gatk_command;
-use godwit_tests::processes::send_signal;
+use godwit_tests::processes::{find_processes, send_signal};
 use godwit_tests::random::Random;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
-use super::mounted_files::{UnmountOnDrop, errno, is_mounted, mount_or_skip, shell, unmount_command};
+use super::mounted_files::{UnmountOnDrop, device_of_mount, errno, is_mounted, mount_or_skip, shell, unmount_command};
 use super::server_pool::{ServerPool, path_text};
 use crate::transfer::copies::pseudorandom_bytes;
 
@@ -305,6 +305,55 @@ fn a_mount_leaves_nothing_behind_when_its_process_is_killed() {
     fs::write(point.join("g"), "g").expect("it can be written");
     run_checked(&mut unmount_command(&point, false));
     assert_eq!(fs::read(root.join("g")).expect("it is stored"), b"g");
+}
+
+#[test]
+fn the_guard_of_a_mount_removes_no_other_mount() {
+    let root = scratch::directory("mount-guard-root");
+    let mounted = mount_or_skip!("mount-guard", path_text(&root));
+    let point = mounted.point.clone();
+    let device = device_of_mount(&point);
+    // Without its guard, the mount of a killed process stays.
+    for process in find_processes(&["mount-guard", "--detached", path_text(&point)], &[]) {
+        send_signal(process, libc::SIGKILL);
+    }
+    mounted.stop(libc::SIGKILL);
+    wait_until("the mount is dead", || fs::metadata(&point).is_err());
+    let guard = |device: &str| {
+        let device_file = scratch::directory("mount-guard-device").join("device");
+        fs::write(&device_file, device).expect("it can be written");
+        let input = File::open(&device_file).expect("it was written");
+        godwit().args(["mount-guard", "--detached", path_text(&point)]).stdin(input).run_ok();
+    };
+    guard("0:0");
+    assert!(is_mounted(&point));
+    guard(&device);
+    assert!(!is_mounted(&point));
+}
+
+#[test]
+fn accesses_fail_after_the_wait_for_a_server_that_is_silent_and_the_log_reports_its_outage_once() {
+    let root = scratch::directory("mount-silent-root");
+    fs::write(root.join("f"), "f").expect("it can be written");
+    let server = DataServer::start(&root, &[]);
+    let url = format!("grpc+tcp://{}", server.address);
+    let mounted = mount_or_skip!("mount-silent", url.as_str(), "--wait", "6s");
+    let file = mounted.point.join("f");
+    assert_eq!(fs::read(&file).expect("it is there"), b"f");
+    // The system accepts connections for a stopped process, which answers nothing.
+    send_signal(server.process_id(), libc::SIGSTOP);
+    let absent = mounted.point.join("absent");
+    for _ in 0..2 {
+        assert_eq!(errno(fs::metadata(&absent)), Some(libc::ETIMEDOUT));
+    }
+    send_signal(server.process_id(), libc::SIGCONT);
+    assert_eq!(fs::read(&file).expect("it is there"), b"f");
+    assert_eq!(errno(fs::metadata(&absent)), Some(libc::ENOENT));
+    let (code, said) = mounted.stop(libc::SIGTERM);
+    assert_eq!(code, Some(0), "{said}");
+    for message in [format!("{url} has not answered for "), format!("{url} answers again after ")] {
+        assert_eq!(said.matches(&message).count(), 1, "{message}: {said}");
+    }
 }
 
 #[test]

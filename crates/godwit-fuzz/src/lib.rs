@@ -12,6 +12,7 @@ mod indexes;
 mod input_files;
 mod job_files;
 mod mutator;
+mod network_calls;
 mod packed_genomes;
 mod read_files;
 mod table_files;
@@ -28,7 +29,7 @@ pub type Target = fn(&[u8]);
 
 /// Name and function of every target. The files in `fuzz/fuzz_targets` and the directories in `fuzz/seeds` have the
 /// same names.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("fastq", read_files::fastq),
     ("fastq_packed", read_files::fastq_packed),
     ("unaligned", read_files::unaligned),
@@ -50,6 +51,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("arrow", table_files::arrow),
     ("csv", table_files::csv),
     ("packed", packed_genomes::packed),
+    ("nfs", network_calls::nfs),
 ];
 
 /// Runs the target `name` with the input `bytes`.

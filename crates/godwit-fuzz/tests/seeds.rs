@@ -62,4 +62,4 @@ macro_rules! each_target {
     };
 }
 
-each_target!(fastq fastq_packed unaligned sam bam bam_file fasta pipe cram index reference_index manifest journal vcf bed bbi chain vcf_lines arrow csv packed);
+each_target!(fastq fastq_packed unaligned sam bam bam_file fasta pipe cram index reference_index manifest journal vcf bed bbi chain vcf_lines arrow csv packed nfs);

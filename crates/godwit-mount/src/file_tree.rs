@@ -8,6 +8,7 @@
 mod directories;
 mod extended_attributes;
 mod names;
+mod uploads;
 mod versions;
 
 use std::collections::{HashMap, HashSet};
@@ -26,6 +27,7 @@ use crate::inode_table::InodeTable;
 use crate::staged_file::StagedFile;
 use crate::storage::{Attributes, Storage, StorageError, StoredFile};
 pub(crate) use directories::OpenDirectory;
+use uploads::RunningUploads;
 
 /// Time for which the kernel may use names and attributes without a further call. Changes of other clients become
 /// visible after this time.
@@ -53,6 +55,7 @@ pub struct FileTree {
     /// Locked for writing while this mount changes the name or time of files, which ends the version that handles read.
     /// The value is the number of changes. No file is uploaded or copied while it is locked.
     version_changes: RwLock<u64>,
+    uploads: RunningUploads,
 }
 
 /// The access for which a program opens a file.
@@ -106,6 +109,7 @@ impl FileTree {
             staging_inodes: Mutex::default(),
             staging_ended: Condvar::new(),
             version_changes: RwLock::default(),
+            uploads: RunningUploads::default(),
         }
     }
 
@@ -473,8 +477,11 @@ impl FileTree {
 
     fn flush_inode(&self, inode: u64) -> Result<(), StorageError> {
         // Content that is being stored is changed until that ends. Unchanged content may be locked by a rename.
-        match self.staged(inode).filter(|staged| staged.is_changed()) {
-            Some(staged) => staged.store(&*self.storage, || self.path(inode).ok()),
+        let Some(staged) = self.staged(inode).filter(|staged| staged.is_changed()) else { return Ok(()) };
+        let content = staged.lock_content();
+        // A file that was removed has no path.
+        match self.uploads.begin_upload(|| self.path(inode).ok()) {
+            Some(upload) => staged.store(&content, &*self.storage, &upload.path),
             None => Ok(()),
         }
     }

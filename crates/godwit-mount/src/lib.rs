@@ -24,6 +24,6 @@ mod storage;
 
 pub use file_tree::{FileTree, MountLog};
 pub use local_storage::LocalStorage;
-pub use mount::{Mount, MountOptions, is_dead_mount, is_mounted, unmount_lazily};
+pub use mount::{Mount, MountOptions, is_dead_mount, mounted_device, unmount_lazily};
 pub use server_storage::{ServerStorage, ServerStorageOptions};
 pub use storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile, WriteOptions};

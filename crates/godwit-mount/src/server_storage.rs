@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::block_cache::{BlockCache, FileVersionKey};
+use crate::file_tree::MountLog;
 use crate::read_ahead::{ReadAhead, ReadPlan};
 use crate::storage::{Attributes, DirectoryEntry, Storage, StorageError, StoredFile, WriteOptions};
 
@@ -94,7 +95,8 @@ struct ServerFile {
 }
 
 impl ServerStorage {
-    /// Returns the files below a location.
+    /// Returns the files below a location. `log` receives a message when the server or pool does not answer, and one when
+    /// it answers again.
     ///
     /// # Errors
     /// [`TransferError::Rejected`] if the credentials do not contain the pool, or contain an invalid certificate;
@@ -104,10 +106,11 @@ impl ServerStorage {
         credentials: &Credentials,
         options: &ServerStorageOptions,
         cancelled: Arc<AtomicBool>,
+        log: MountLog,
     ) -> Result<Self, TransferError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(options.threads).enable_all().build();
         let runtime = runtime.map_err(|error| TransferError::Internal { problem: error.to_string() })?;
-        let files = RemoteFiles::new(location, credentials, options.wait_timeout)?;
+        let files = RemoteFiles::new(location, credentials, options.wait_timeout, log)?;
         let cache = BlockCache::new((options.cache_bytes / BLOCK_BYTES) as usize);
         let (runtime_handle, stream_count) = (runtime.handle().clone(), AtomicU64::new(0));
         let inner = Arc::new(SharedState { files, cache, runtime: runtime_handle, stream_count });
@@ -173,7 +176,12 @@ fn storage_error(path: &Path, error: &TransferError) -> StorageError {
         TransferError::Busy { .. } => libc::EBUSY,
         TransferError::RemoteFailure { reason, .. } => reason.map_or(libc::EIO, reason_errno),
         TransferError::Timeout { .. } => libc::ETIMEDOUT,
-        TransferError::Flight(FlightError::Connect { .. }) => libc::ETIMEDOUT,
+        TransferError::Flight(
+            FlightError::Connect { .. }
+            | FlightError::Connection { .. }
+            | FlightError::Io { .. }
+            | FlightError::MissingStatus { .. },
+        ) => libc::ETIMEDOUT,
         TransferError::Interrupted => libc::EINTR,
         TransferError::PartialFailure { first_failure, .. } => return storage_error(path, first_failure),
         _ => libc::EIO,

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -156,19 +156,9 @@ impl StagedFile {
         })
     }
 
-    /// Stores the content at a path, if it has changed. Writes, renames and removals wait until it is stored, so the path
-    /// is determined when they cannot change it; `None`: the file was removed.
+    /// Stores the content at a path, if it has changed. The caller has locked it: writes, renames and removals wait until it
+    /// is stored.
     pub(crate) fn store(
-        &self,
-        storage: &dyn Storage,
-        path: impl FnOnce() -> Option<PathBuf>,
-    ) -> Result<(), StorageError> {
-        let content = self.lock_content();
-        path().map_or(Ok(()), |path| self.store_locked(&content, storage, &path))
-    }
-
-    /// Stores the content as [`Self::store`] does; the caller has locked it.
-    pub(crate) fn store_locked(
         &self,
         _content: &MutexGuard<'_, ()>,
         storage: &dyn Storage,

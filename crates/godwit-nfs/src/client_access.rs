@@ -97,8 +97,9 @@ impl ClientAccess {
         if self.may(client, &any, FileAccess::Read) || self.may(client, &any, FileAccess::Write) {
             return true;
         }
-        let listed = root.list(path).unwrap_or_default().into_iter().filter(|entry| !is_hidden(&entry.name));
-        listed.filter(|entry| entry.may_be_served()).any(|entry| {
+        // Entries that cannot be read are not visible.
+        let listed = root.list(path).into_iter().flatten().map_while(Result::ok);
+        listed.filter(|entry| !is_hidden(&entry.name) && entry.may_be_served()).any(|entry| {
             let is_directory = entry.file_type == rustix::fs::FileType::Directory;
             self.sees(client, root, &path.join(&entry.name), is_directory)
         })
@@ -165,8 +166,9 @@ impl ClientAccess {
             self.authorize(client, &path.join(ANY_FILE), access)?;
         }
         for entry in root.list(&node.path)? {
-            let child = root.child(node, &entry.name)?;
-            self.authorize_rename(client, root, &child, &destination.join(&entry.name))?;
+            let name = entry?.name;
+            let child = root.child(node, &name)?;
+            self.authorize_rename(client, root, &child, &destination.join(&name))?;
         }
         Ok(())
     }

@@ -99,16 +99,22 @@ impl Export {
             let inode = if cookie == 1 { directory.found.stx_ino } else { self.parent(directory)?.found.stx_ino };
             is_complete = is_complete && push(&PageEntry { name: name.as_bytes(), cookie, inode, node: None });
         }
-        let listing = self.listings.listing(&self.root, directory, request.cookie)?;
-        let first = listing.partition_point(|(cookie, _)| *cookie <= request.cookie);
-        for (cookie, name) in &listing[first..] {
-            if !is_complete {
+        let mut after = request.cookie;
+        while is_complete {
+            let listing = self.listings.listing(&self.root, directory, after, client.address)?;
+            for (cookie, name) in listing.entries_after(after) {
+                // An entry that was removed at this moment, or that the client may not see, is omitted.
+                let Ok(node) = self.entry(client, directory, name.as_bytes()) else { continue };
+                let inode = node.found.stx_ino;
+                is_complete = push(&PageEntry { name: name.as_bytes(), cookie: *cookie, inode, node: Some(&node) });
+                if !is_complete {
+                    break;
+                }
+            }
+            if listing.is_end {
                 break;
             }
-            // An entry that was removed at this moment, or that the client may not see, is omitted.
-            let Ok(node) = self.entry(client, directory, name.as_bytes()) else { continue };
-            let inode = node.found.stx_ino;
-            is_complete = push(&PageEntry { name: name.as_bytes(), cookie: *cookie, inode, node: Some(&node) });
+            after = listing.last_cookie();
         }
         match is_complete || count > 0 {
             true => Ok((entries.into_inner(), is_complete)),

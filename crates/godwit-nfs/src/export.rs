@@ -25,7 +25,7 @@ use crate::client_access::{Client, ClientAccess};
 use crate::export_root::{ExportRoot, Node, parse_name};
 use crate::listings::Listings;
 use crate::opened_files::OpenedFiles;
-use crate::rpc_message::{Call, failure, success, unauthorized, version_mismatch};
+use crate::rpc_message::{Call, CallError, failure, success, unauthorized, version_mismatch};
 
 /// Time in which the numbers of messages are limited.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -142,8 +142,18 @@ impl Export {
         }
     }
 
+    /// Carries out the call in a record of a client with this address. Returns the reply as the connection sends it;
+    /// `None` if the record is not a call, so that the connection must be closed.
+    pub fn answer_record(&self, address: IpAddr, record: &[u8]) -> Option<Vec<u8>> {
+        match Call::decode(record) {
+            Ok(call) => Some(self.answer(address, &call)),
+            Err(CallError::Rejected(reply)) => Some(reply),
+            Err(CallError::NotACall) => None,
+        }
+    }
+
     /// Returns the record of the reply to a call from this address.
-    pub(crate) fn answer(&self, address: IpAddr, call: &Call<'_>) -> Vec<u8> {
+    fn answer(&self, address: IpAddr, call: &Call<'_>) -> Vec<u8> {
         let answered = match (call.program, call.version) {
             (nfs3::PROGRAM, nfs3::VERSION) => self.answer_nfs(address, call),
             (mount::PROGRAM, mount::VERSION) => self.answer_mount(address, call),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,14 @@ use godwit_transfer_session::partial_paths::is_partial_path;
 use godwit_transfer_session::path_text::path_to_text;
 use nfs3_types::nfs3::{ftype3, nfsstat3};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat2, statx};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, chmod, fchmod, openat2, statx,
+};
+use rustix::process::geteuid;
 
 use crate::attributes::{served_type, status};
 use crate::file_handle::{FileHandle, directory_hash};
+use crate::keyed_lock::KeyedLock;
 
 /// Largest size of a name, bytes (`NAME_MAX` of Linux).
 pub(crate) const MAX_NAME_BYTES: usize = 255;
@@ -30,6 +34,8 @@ const MAX_CACHED_PATHS: usize = 100_000;
 const OPEN_FILE_PREFIX: &[u8] = b".nfs";
 /// Number of entries of each searched directory for which the listed inode number is compared with that of the file.
 const MAX_COMPARED_ENTRIES: usize = 8;
+/// Bits of the mode that a process needs to read and write a file of its user.
+pub(crate) const SERVER_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Flags by which a path is resolved. Other file systems that are mounted below the root are not served, because handles
 /// do not distinguish the files of several file systems.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
@@ -74,6 +80,9 @@ pub(crate) struct ExportRoot {
     paths: Mutex<HashMap<FileHandle, PathBuf>>,
     /// True if a directory was seen that lists other inode numbers than its files have.
     lists_other_inodes: AtomicBool,
+    /// Held while the mode of a file with the inode number is changed, so that a mode which is changed for a moment is
+    /// restored.
+    mode_changes: KeyedLock<u64>,
 }
 
 /// Reports whether a name is hidden in listings: names that begin with a dot, and files of incomplete copies.
@@ -151,7 +160,8 @@ impl ExportRoot {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(root, flags, Mode::empty())?;
         openat2(&descriptor, ".", flags, Mode::empty(), RESOLVE)?;
-        Ok(Self { descriptor, paths: Mutex::default(), lists_other_inodes: AtomicBool::new(false) })
+        let (paths, mode_changes) = (Mutex::default(), KeyedLock::new(usize::MAX));
+        Ok(Self { descriptor, paths, lists_other_inodes: AtomicBool::new(false), mode_changes })
     }
 
     /// Opens a path below the root; the empty path is the root.
@@ -251,15 +261,12 @@ impl ExportRoot {
         Ok(is_match.then(|| Node { handle: handle.clone(), path, descriptor, found }))
     }
 
-    /// Compares the inode numbers of some entries of a directory with those that it lists.
-    fn compare_inodes(&self, directory: &Path, listed: &[ListedEntry]) -> Result<(), nfsstat3> {
-        if self.lists_other_inodes.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        for entry in listed.iter().take(MAX_COMPARED_ENTRIES) {
-            if self.inspect_path(&directory.join(&entry.name))?.is_some_and(|found| found.stx_ino != entry.inode) {
-                self.lists_other_inodes.store(true, Ordering::Relaxed);
-            }
+    /// Compares the inode number of a file with the one that its directory lists.
+    fn compare_inode(&self, path: &Path, listed: u64) -> Result<(), nfsstat3> {
+        if !self.lists_other_inodes.load(Ordering::Relaxed)
+            && self.inspect_path(path)?.is_some_and(|found| found.stx_ino != listed)
+        {
+            self.lists_other_inodes.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -273,9 +280,12 @@ impl ExportRoot {
         is_inspecting: bool,
     ) -> Result<Option<Node>, nfsstat3> {
         let Some(listed) = if_accessible(self.list(directory))? else { return Ok(None) };
-        self.compare_inodes(directory, &listed)?;
-        for entry in listed {
+        for (number, entry) in listed.enumerate() {
+            let Some(entry) = if_accessible(entry)? else { return Ok(None) };
             let path = directory.join(&entry.name);
+            if number < MAX_COMPARED_ENTRIES {
+                self.compare_inode(&path, entry.inode)?;
+            }
             let inode = match is_inspecting {
                 true => self.inspect_path(&path)?.map(|found| found.stx_ino),
                 false => Some(entry.inode),
@@ -300,21 +310,21 @@ impl ExportRoot {
         if_accessible(self.open_path(path, OFlags::PATH).and_then(inspect))
     }
 
-    /// Returns the usable entries of a directory, in any order.
+    /// Returns the usable entries of a directory, in any order, as they are read: a directory may have millions.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub(crate) fn list(&self, directory: &Path) -> Result<Vec<ListedEntry>, nfsstat3> {
+    /// Those of the file system, also for each entry.
+    pub(crate) fn list(
+        &self,
+        directory: &Path,
+    ) -> Result<impl Iterator<Item = Result<ListedEntry, nfsstat3>> + use<>, nfsstat3> {
         let descriptor = self.open_path(directory, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let mut entries = Vec::new();
-        for entry in Dir::new(descriptor).map_err(status)? {
+        let entries = Dir::new(descriptor).map_err(status)?.map(|entry| -> Result<ListedEntry, nfsstat3> {
             let entry = entry.map_err(status)?;
             let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            if is_usable(&name) {
-                entries.push(ListedEntry { name, inode: entry.ino(), file_type: entry.file_type() });
-            }
-        }
-        Ok(entries)
+            Ok(ListedEntry { name, inode: entry.ino(), file_type: entry.file_type() })
+        });
+        Ok(entries.filter(|entry| !matches!(entry, Ok(entry) if !is_usable(&entry.name))))
     }
 
     /// Opens a file or directory for reading, writing or syncing.
@@ -323,11 +333,48 @@ impl ExportRoot {
     /// `STALE` if the path has got another file at this moment; those of the file system.
     pub(crate) fn open_node(&self, node: &Node, flags: OFlags) -> Result<File, nfsstat3> {
         // Opening a pipe would wait without the flag, if another process replaced the file by one.
-        let descriptor = self.open_path(&node.path, flags | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let descriptor = match self.open_path(&node.path, flags) {
+            Err(nfsstat3::NFS3ERR_ACCES) if node.file_type() == Some(ftype3::NF3REG) => {
+                self.open_as_owner(node, flags)?
+            }
+            opened => opened?,
+        };
         let found = inspect(&descriptor)?;
         let is_same = (found.stx_ino, found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
             == (node.found.stx_ino, node.found.stx_btime.tv_sec, node.found.stx_btime.tv_nsec);
         if is_same { Ok(File::from(descriptor)) } else { Err(nfsstat3::NFS3ERR_STALE) }
+    }
+
+    /// Opens a file of the user of the server whose mode does not permit it. A program that has created a file may write it
+    /// whatever its mode is, but NFSv3 has no open files: the server opens the file for each call. A process without the
+    /// rights of root can do so only by a change of the mode, which lasts for a moment.
+    ///
+    /// # Errors
+    /// `ACCES` if the file belongs to another user, or if its mode is not the reason; those of the file system.
+    fn open_as_owner(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, nfsstat3> {
+        let _lock = self.mode_changes.lock(node.found.stx_ino);
+        let found = inspect(&node.descriptor)?;
+        let mode = Mode::from_raw_mode(found.stx_mode.into());
+        if found.stx_uid != geteuid().as_raw() || mode.contains(SERVER_FILE_MODE) {
+            return Err(nfsstat3::NFS3ERR_ACCES);
+        }
+        // A descriptor of `O_PATH` has no fchmod(2).
+        let place = format!("/proc/self/fd/{}", node.descriptor.as_raw_fd());
+        let set_mode = |mode| chmod(&place, mode).map_err(status);
+        set_mode(mode | SERVER_FILE_MODE)?;
+        let opened = self.open_path(&node.path, flags);
+        set_mode(mode)?;
+        opened
+    }
+
+    /// Sets the mode of an open file or directory.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn set_mode(&self, file: &File, mode: Mode) -> Result<(), nfsstat3> {
+        let _lock = self.mode_changes.lock(inspect(file)?.stx_ino);
+        fchmod(file, mode).map_err(status)
     }
 
     /// Returns the size and free space of the file system of the root.

@@ -17,6 +17,7 @@ mod directory_pages;
 mod export;
 mod export_root;
 mod file_handle;
+mod keyed_lock;
 mod listings;
 mod nfs_health;
 mod nfs_server;

@@ -17,15 +17,18 @@ use tokio::time::timeout;
 
 use crate::export::Export;
 use crate::nfs_health::{HealthRequests, NfsHealth};
-use crate::rpc_message::{Call, CallError, read_fragment_header, read_record};
+use crate::rpc_message::{read_fragment_header, read_record};
 
 /// Largest number of calls of one connection that are carried out or sent at the same time. Others wait in the socket.
 const MAX_CALLS_PER_CONNECTION: usize = 16;
-/// Largest number of calls of all connections; each uses at most 2 MiB.
+/// Largest number of calls of all connections; each uses at most 2 MiB. Each address has [`RESERVED_CALLS`] in addition.
 const MAX_CALLS: usize = 128;
 /// Largest number of calls of the connections from one address, so that a client that accepts no replies leaves room for
 /// those of others.
 const MAX_CALLS_PER_ADDRESS: usize = MAX_CALLS / 2;
+/// Number of calls of each address that do not count as calls of all connections, so that the calls of some clients, for
+/// example in a directory of slow storage, never prevent those of others.
+const RESERVED_CALLS: usize = 1;
 /// Time in which a call must arrive after its first bytes, and in which a reply must be accepted. A connection that is
 /// slower is closed.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,13 +48,40 @@ type Answer = Option<(Vec<u8>, [OwnedSemaphorePermit; 3])>;
 
 /// The permits of the calls from one address. Each connection from the address has a reference.
 #[derive(Debug)]
-struct AddressCalls(Arc<Semaphore>);
+struct AddressCalls {
+    all: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+}
 
 /// The address of a client, and the permits of its calls.
 struct Peer {
     address: IpAddr,
     address_calls: Arc<AddressCalls>,
     all_calls: Arc<Semaphore>,
+}
+
+impl AddressCalls {
+    fn new() -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { all: semaphore(MAX_CALLS_PER_ADDRESS), reserved: semaphore(RESERVED_CALLS) }
+    }
+}
+
+impl Peer {
+    /// Waits until a call of this client may be carried out.
+    async fn permits(&self) -> io::Result<[OwnedSemaphorePermit; 2]> {
+        let address_permit = permit(&self.address_calls.all).await?;
+        let call_permit = tokio::select! {
+            biased;
+            reserved = permit(&self.address_calls.reserved) => reserved,
+            shared = permit(&self.all_calls) => shared,
+        };
+        Ok([address_permit, call_permit?])
+    }
+}
+
+async fn permit(calls: &Arc<Semaphore>) -> io::Result<OwnedSemaphorePermit> {
+    calls.clone().acquire_owned().await.map_err(io::Error::other)
 }
 
 /// A server of NFSv3 and MOUNT at one TCP port.
@@ -139,8 +169,7 @@ impl NfsServer {
             return Err(format!("{open_connections} connections are open"));
         }
         addresses.retain(|_, calls| Arc::strong_count(calls) > 1);
-        let new_calls = || Arc::new(AddressCalls(Arc::new(Semaphore::new(MAX_CALLS_PER_ADDRESS))));
-        let calls = addresses.entry(address).or_insert_with(new_calls);
+        let calls = addresses.entry(address).or_insert_with(|| Arc::new(AddressCalls::new()));
         let open_from_address = Arc::strong_count(calls) - 1;
         match open_from_address < self.max_connections.div_ceil(2) {
             true => Ok(calls.clone()),
@@ -173,24 +202,19 @@ async fn read_calls(
 ) -> io::Result<()> {
     let mut input = BufReader::with_capacity(INPUT_BUFFER_BYTES, input);
     let own_calls = Arc::new(Semaphore::new(MAX_CALLS_PER_CONNECTION));
-    let permit = |calls: &Arc<Semaphore>| calls.clone().acquire_owned();
     let address = peer.address;
     while let Some(header) = timeout(IDLE_TIMEOUT, read_fragment_header(&mut input)).await?? {
-        let own_permit = permit(&own_calls).await.map_err(io::Error::other)?;
+        let own_permit = permit(&own_calls).await?;
         // A client that sends a call slowly has no permit that others need.
         let record = timeout(TRANSFER_TIMEOUT, read_record(header, &mut input)).await??;
-        let address_permit = permit(&peer.address_calls.0).await.map_err(io::Error::other)?;
-        let permits = [own_permit, address_permit, permit(&peer.all_calls).await.map_err(io::Error::other)?];
+        let [address_permit, call_permit] = peer.permits().await?;
+        let permits = [own_permit, address_permit, call_permit];
         if is_reset(input.get_ref()) {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         let (export, answers) = (export.clone(), answers.clone());
         tokio::task::spawn_blocking(move || {
-            let reply = match Call::decode(&record) {
-                Ok(call) => Some(export.answer(address, &call)),
-                Err(CallError::Rejected(reply)) => Some(reply),
-                Err(CallError::NotACall) => None,
-            };
+            let reply = export.answer_record(address, &record);
             // The connection may have been closed.
             let _ = answers.blocking_send(reply.map(|reply| (reply, permits)));
         });

@@ -19,8 +19,8 @@ use nfs3_types::nfs3::{
     ftype3, nfsstat3, nfstime3, post_op_attr, stable_how, wcc_data, writeverf3,
 };
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Statx, Timespec, Timestamps, UTIME_OMIT, fchmod, ftruncate, futimens, mkdirat, openat,
-    renameat, unlinkat,
+    AtFlags, Mode, OFlags, Statx, Timespec, Timestamps, UTIME_OMIT, ftruncate, futimens, mkdirat, openat, renameat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -28,13 +28,11 @@ use crate::arguments::{Arguments, EntryName, MalformedArguments, NewAttributes};
 use crate::attributes::{MODE_BITS, attributes, io_status, optional_attributes, served_type, status};
 use crate::client_access::Client;
 use crate::export::{Export, reply};
-use crate::export_root::{Node, inspect, parse_new_name};
+use crate::export_root::{Node, SERVER_FILE_MODE, inspect, parse_new_name};
 use crate::rpc_message::MAX_TRANSFER_BYTES;
 
-/// Bits of the mode of files that the server needs to read and write them for clients.
-const SERVER_FILE_BITS: u32 = 0o600;
 /// Bits of the mode of directories that the server needs to use them for clients.
-const SERVER_DIRECTORY_BITS: u32 = 0o700;
+const SERVER_DIRECTORY_MODE: Mode = Mode::RWXU;
 /// Bits of the times in which the verifier of an exclusive creation is stored, so that no file system rejects them.
 const VERIFIER_BITS: u32 = 0x7fff_ffff;
 
@@ -119,7 +117,7 @@ impl Export {
     }
 
     /// Sets attributes of an open file. Owners are not changed: all files belong to the user of the server. Its own
-    /// rights remain, because it opens the file for every call.
+    /// rights to directories remain, because it uses them for every call about their files.
     fn apply(&self, file: &File, new: &NewAttributes) -> Result<(), nfsstat3> {
         let found = inspect(file)?;
         if new.uid.is_some_and(|uid| uid != found.stx_uid) || new.gid.is_some_and(|gid| gid != found.stx_gid) {
@@ -134,8 +132,8 @@ impl Export {
         }
         if let Some(mode) = new.mode {
             let is_directory = served_type(&found) == Some(ftype3::NF3DIR);
-            let server_bits = if is_directory { SERVER_DIRECTORY_BITS } else { SERVER_FILE_BITS };
-            fchmod(file, Mode::from_raw_mode(mode & MODE_BITS | server_bits)).map_err(status)?;
+            let server_mode = if is_directory { SERVER_DIRECTORY_MODE } else { Mode::empty() };
+            self.root.set_mode(file, Mode::from_raw_mode(mode & MODE_BITS) | server_mode)?;
         }
         self.synced(file.sync_all())
     }
@@ -265,8 +263,8 @@ impl Export {
         };
         let new = creation_attributes(new);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let first_bits = Mode::from_raw_mode(new.mode.unwrap_or_default() & MODE_BITS | SERVER_FILE_BITS);
-        let node = match openat(&directory.descriptor, name, flags, first_bits).map(File::from) {
+        let first_mode = Mode::from_raw_mode(new.mode.unwrap_or_default() & MODE_BITS) | SERVER_FILE_MODE;
+        let node = match openat(&directory.descriptor, name, flags, first_mode).map(File::from) {
             Ok(file) => complete_or_remove(&directory, name, AtFlags::empty(), || {
                 self.apply(&file, &new)?;
                 self.root.child(&directory, name)
@@ -321,8 +319,8 @@ impl Export {
             let rule = self.access.authorize_change(client, &path, true)?;
             self.opened.record_change(client, "NFS MKDIR", &path, &rule)?;
             let new = NewAttributes { size_bytes: None, ..creation_attributes(new) };
-            let first_bits = Mode::from_raw_mode(new.mode.unwrap_or_default() & MODE_BITS | SERVER_DIRECTORY_BITS);
-            mkdirat(&parent.descriptor, name, first_bits).map_err(status)?;
+            let first_mode = Mode::from_raw_mode(new.mode.unwrap_or_default() & MODE_BITS) | SERVER_DIRECTORY_MODE;
+            mkdirat(&parent.descriptor, name, first_mode).map_err(status)?;
             let node = complete_or_remove(&parent, name, AtFlags::REMOVEDIR, || {
                 let made = self.root.open_node(&self.root.child(&parent, name)?, OFlags::RDONLY | OFlags::DIRECTORY)?;
                 self.apply(&made, &new)?;

@@ -1,14 +1,15 @@
 //! Servers of the same directory, used by an independent client of NFSv3.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use godwit_dataset::{
     AccessLog, AccessLogFuture, AccessRecord, Authorizer, Catalog, FileAccess, FileAuthorization, Principal,
 };
-use godwit_nfs::{ClientAccess, Export, ExportOptions, NfsServer};
+use godwit_nfs::{ClientAccess, Export, ExportOptions, FileHandle, NfsServer};
 use nfs3_client::nfs3_types::mount::mountstat3;
 use nfs3_client::nfs3_types::nfs3::{
     ACCESS3_MODIFY, ACCESS3_READ, ACCESS3args, COMMIT3args, CREATE3args, FSINFO3args, FSSTAT3args, GETATTR3args,
@@ -340,6 +341,61 @@ async fn stalled_calls_do_not_delay_those_of_others() {
 }
 
 #[tokio::test]
+async fn calls_of_two_addresses_that_hang_do_not_hold_those_of_a_third_one() {
+    const CONNECTIONS: usize = 8;
+    const CALLS_PER_CONNECTION: usize = 16;
+    let directory = tempfile::tempdir().unwrap();
+    // When all are connected, calls of the first two addresses wait until the sender is dropped.
+    let (end_sender, end_receiver) = std::sync::mpsc::channel::<()>();
+    let (is_waiting, waiting_calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (end_receiver, is_call_waiting, waiting) =
+        (Mutex::new(end_receiver), is_waiting.clone(), waiting_calls.clone());
+    let identify = move |address: IpAddr| {
+        if address != IpAddr::from([127, 0, 0, 3]) && is_call_waiting.load(Ordering::Relaxed) {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            let _ = end_receiver.lock().recv();
+        }
+        Some(Principal::default())
+    };
+    let access = ClientAccess::new(Box::new(identify), None, true);
+    let options = ExportOptions { access, access_log: None, log: Arc::new(|_| ()) };
+    let export = Export::open(directory.path(), options).unwrap();
+    let server = NfsServer::bind("127.0.0.1:0".parse().unwrap(), export, 2 * CONNECTIONS).await.unwrap();
+    let address = server.address().unwrap();
+    tokio::spawn(server.serve_until(std::future::pending()));
+    let connect_from = async |host: u8| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        // The server has accepted a connection from which it answers.
+        let mut reply = [0; 28];
+        stream.write_all(&call(0, &[])).await.unwrap();
+        stream.read_exact(&mut reply).await.unwrap();
+        stream
+    };
+    let mut streams = Vec::new();
+    for number in 0..CONNECTIONS {
+        streams.push(connect_from(1 + number as u8 % 2).await);
+    }
+    let mut other = nfs3_client::Nfs3Client::new(TokioIo::new(connect_from(3).await));
+    let root = nfs_fh3 { data: Opaque::owned(FileHandle::root().to_bytes()) };
+    is_waiting.store(true, Ordering::Relaxed);
+    for stream in &mut streams {
+        stream.write_all(&call(1, &handle_argument(&root)).repeat(CALLS_PER_CONNECTION)).await.unwrap();
+    }
+    let limit = std::time::Duration::from_secs(60);
+    let others_wait = async {
+        while waiting_calls.load(Ordering::Relaxed) < CONNECTIONS * CALLS_PER_CONNECTION {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(limit, others_wait).await.expect("all calls of the two addresses wait");
+    let answer = tokio::time::timeout(limit, other.getattr(&GETATTR3args { object: root })).await;
+    drop(end_sender);
+    assert_eq!(answer.map(|reply| status(&reply.unwrap())), Ok(nfsstat3::NFS3_OK));
+}
+
+#[tokio::test]
 async fn modes_and_failed_creations_do_not_lock_clients_out() {
     let directory = tempfile::tempdir().unwrap();
     let mut client = mount(start_open(directory.path()).await, "/").await.unwrap();
@@ -348,7 +404,7 @@ async fn modes_and_failed_creations_do_not_lock_clients_out() {
     let attributes = sattr3 { mode: Nfs3Option::Some(0), uid: Nfs3Option::Some(12_345), ..sattr3::default() };
     let d = client.mkdir(&MKDIR3args { where_, attributes }).await.unwrap().unwrap().obj.unwrap();
     let file = create(&mut client, &d, "f").await;
-    for (object, expected) in [(&file, 0o600), (&d, 0o700)] {
+    for (object, expected) in [(&file, 0), (&d, 0o700)] {
         let new_attributes = sattr3 { mode: Nfs3Option::Some(0), ..sattr3::default() };
         let set = SETATTR3args { object: object.clone(), new_attributes, guard: Nfs3Option::None };
         let found = client.setattr(&set).await.unwrap().unwrap().obj_wcc.after.unwrap();
@@ -358,6 +414,54 @@ async fn modes_and_failed_creations_do_not_lock_clients_out() {
     let created = client.create(&CREATE3args { where_: entry(&d, "large"), how }).await.unwrap();
     assert_eq!(status(&created), nfsstat3::NFS3ERR_INVAL);
     create(&mut client, &d, "large").await;
+}
+
+/// Runs a test of this program again without the right of root to ignore modes, and returns true. Returns false in that
+/// run, and if this process does not have the right.
+fn runs_again_without_override(test: &str) -> bool {
+    const MARK: &str = "GODWIT_TEST_WITHOUT_OVERRIDE";
+    let file = tempfile::NamedTempFile::new().expect("it can be created");
+    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o000)).expect("it is our file");
+    if fs::File::open(file.path()).is_err() {
+        return false;
+    }
+    assert!(std::env::var_os(MARK).is_none(), "setpriv has not removed the right");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]);
+    command.arg(std::env::current_exe().expect("it is known")).args(["--exact", test]).env(MARK, "1");
+    let output = command.output().expect("setpriv of util-linux starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    true
+}
+
+#[test]
+fn a_file_keeps_a_mode_that_does_not_permit_writes_and_is_written_nevertheless() {
+    if runs_again_without_override("a_file_keeps_a_mode_that_does_not_permit_writes_and_is_written_nevertheless") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let (server, other) = (start_open(directory.path()).await, start_open(directory.path()).await);
+        let (mut client, mut other) = (mount(server, "/").await.unwrap(), mount(other, "/").await.unwrap());
+        let root = client.root_nfs_fh3();
+        for mode in [0, 0o200, 0o400, 0o444] {
+            let name = format!("f{mode:o}");
+            let attributes = sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() };
+            let request = CREATE3args { where_: entry(&root, &name), how: createhow3::GUARDED(attributes) };
+            let file = client.create(&request).await.unwrap().unwrap().obj.unwrap();
+            write(&mut client, &file, 0, b"first ", stable_how::UNSTABLE).await;
+            write(&mut other, &file, 6, b"second", stable_how::FILE_SYNC).await;
+            commit(&mut client, &file).await;
+            assert_eq!(read(&mut client, &file, 0, 99).await.0, b"first second");
+            let found = client.getattr(&GETATTR3args { object: file.clone() }).await.unwrap().unwrap();
+            assert_eq!(found.obj_attributes.mode, mode);
+            // The owner may change the mode of a file that it may not read.
+            let new_attributes = sattr3 { mode: Nfs3Option::Some(0o640), ..sattr3::default() };
+            let set = SETATTR3args { object: file, new_attributes, guard: Nfs3Option::None };
+            assert_eq!(client.setattr(&set).await.unwrap().unwrap().obj_wcc.after.unwrap().mode, 0o640);
+        }
+    });
 }
 
 #[tokio::test]
@@ -461,22 +565,30 @@ async fn connect(server: SocketAddr) -> nfs3_client::Nfs3Client<TokioIo<TcpStrea
     nfs3_client::Nfs3Client::new(TokioIo::new(TcpStream::connect(server).await.expect("the server listens")))
 }
 
-/// Returns the record of a call that writes bytes to a file (RFC 5531, section 9; RFC 1813, section 3.3.7).
+/// Returns the record of a call of NFS (RFC 5531, section 9).
+fn call(procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    // Transaction, CALL, RPC version 2, NFS version 3, the procedure, and two empty AUTH_NONE.
+    let header = [7, 0, 2, 100_003, 3, procedure, 0, 0, 0, 0].map(u32::to_be_bytes).concat();
+    let size = (header.len() + arguments.len()) as u32;
+    [&(0x8000_0000 | size).to_be_bytes(), &header[..], arguments].concat()
+}
+
+fn handle_argument(file: &nfs_fh3) -> Vec<u8> {
+    let mut argument = (file.data.len() as u32).to_be_bytes().to_vec();
+    argument.extend(file.data.iter());
+    argument.resize(argument.len().next_multiple_of(4), 0);
+    argument
+}
+
+/// Returns the record of a call that writes bytes to a file (RFC 1813, section 3.3.7).
 fn write_call(file: &nfs_fh3, data: &[u8; 4]) -> Vec<u8> {
-    let mut call = Vec::new();
-    // Transaction, CALL, RPC version 2, NFS version 3, WRITE, and two empty AUTH_NONE.
-    for word in [7, 0, 2, 100_003, 3, 7, 0, 0, 0, 0] {
-        call.extend(u32::to_be_bytes(word));
-    }
-    call.extend((file.data.len() as u32).to_be_bytes());
-    call.extend(file.data.iter());
-    call.resize(call.len().next_multiple_of(4), 0);
-    call.extend(0_u64.to_be_bytes());
+    let mut arguments = handle_argument(file);
+    arguments.extend(0_u64.to_be_bytes());
     for word in [data.len() as u32, stable_how::FILE_SYNC as u32, data.len() as u32] {
-        call.extend(word.to_be_bytes());
+        arguments.extend(word.to_be_bytes());
     }
-    call.extend(data);
-    [&(0x8000_0000 | call.len() as u32).to_be_bytes(), &call[..]].concat()
+    arguments.extend(data);
+    call(7, &arguments)
 }
 
 #[tokio::test]

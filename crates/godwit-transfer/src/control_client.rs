@@ -25,6 +25,7 @@ use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing};
 use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
 use crate::server_errors::{error_from_status, is_transient};
+use crate::server_outage::ServerOutage;
 use crate::tcp_tuning::connection_tcp_info;
 use godwit_transfer_session::copy_events::{CopyEvent, CopySummary};
 
@@ -50,6 +51,7 @@ pub(crate) struct ControlClient {
     target: ControlTarget,
     client: Mutex<Option<Client>>,
     retry_timeout: Duration,
+    outage: Arc<ServerOutage>,
     window_bytes: AtomicU32,
 }
 
@@ -120,8 +122,14 @@ impl ControlClient {
             ControlTarget::Pool(pool, _) => retry_timeout.min(pool.wait_timeout()),
             ControlTarget::Server(_) => retry_timeout,
         };
-        let window_bytes = AtomicU32::new(FLOW_CONTROL_WINDOW_BYTES);
-        Ok(Self { location: remote.clone(), target, client: Mutex::new(None), retry_timeout, window_bytes })
+        let (window_bytes, client) = (AtomicU32::new(FLOW_CONTROL_WINDOW_BYTES), Mutex::default());
+        let outage = Arc::new(ServerOutage::new(remote.server_uri(), Arc::new(|_| ())));
+        Ok(Self { location: remote.clone(), target, client, retry_timeout, outage, window_bytes })
+    }
+
+    /// Shares the record of outages with other clients of the same server or pool.
+    pub(crate) fn with_outage(self, outage: Arc<ServerOutage>) -> Self {
+        Self { outage, ..self }
     }
 
     /// Sets the number of connections of the copy, which share the total flow-control window equally.
@@ -241,27 +249,43 @@ impl ControlClient {
         let body = Bytes::from(body);
         let mut attempts = 0;
         loop {
-            let outcome = match self.current_client() {
-                Some(client) => {
+            let outcome = match self.connected_client().await {
+                Ok(client) => {
                     attempts += 1;
                     client.do_action(&action_name(kind), body.clone()).await
                 }
-                None => match self.open_connection().await {
-                    Ok(client) => {
-                        self.set_client(Some(client));
-                        continue;
-                    }
-                    Err(error) => Err(error),
-                },
+                Err(error) => Err(error),
             };
             match outcome {
-                Err(error) if is_transient(&error) && started.elapsed() < self.retry_timeout => {
-                    self.set_client(None);
+                Err(error) if self.is_retried(&error, started) => {
+                    self.disconnect();
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
-                outcome => return (outcome, attempts),
+                outcome => {
+                    if outcome.is_ok() {
+                        self.record_answer();
+                    }
+                    return (outcome, attempts);
+                }
             }
         }
+    }
+
+    /// Records that the server has answered a call.
+    pub(crate) fn record_answer(&self) {
+        self.outage.record_answer();
+    }
+
+    /// Records the error of an attempt of a call, and reports whether the call is repeated: for the retry timeout from
+    /// `started`, the beginning of the call, but not if no server has answered any call for this time. So calls that begin
+    /// in a long outage fail after one attempt, also if a program makes many of them one after another.
+    pub(crate) fn is_retried(&self, error: &FlightError, started: Instant) -> bool {
+        if !is_transient(error) {
+            self.record_answer();
+            return false;
+        }
+        let outage = self.outage.record_failure(Instant::now(), error);
+        started.elapsed().max(outage) < self.retry_timeout
     }
 
     /// Returns the longest time for which failed calls are retried.
@@ -279,7 +303,11 @@ impl ControlClient {
         if let Some(client) = self.current_client().filter(Client::is_open) {
             return Ok(client);
         }
-        let client = self.open_connection().await?;
+        let started = Instant::now();
+        let opened = self.open_connection().await;
+        let client = opened.inspect_err(|error| {
+            self.outage.record_failure(started, error);
+        })?;
         self.set_client(Some(client.clone()));
         Ok(client)
     }
@@ -485,4 +513,23 @@ impl ControlClient {
 fn parse_failures(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, TransferError> {
     let failures: Vec<EntryFailureMessage> = message.map_or(Ok(Vec::new()), |message| from_json(message))?;
     Ok(failures.into_iter().map(EntryFailureMessage::into_failure).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::Location;
+
+    #[test]
+    fn a_call_that_begins_in_a_long_outage_is_not_repeated() {
+        let Ok(Location::Remote(location)) = Location::parse("grpc+tcp://127.0.0.1:1/") else { unreachable!() };
+        let wait = Duration::from_secs(60);
+        let control = ControlClient::new(&location, &Credentials::default(), wait).unwrap();
+        let error = FlightError::MissingStatus { peer: "127.0.0.1:1".to_owned() };
+        assert!(control.is_retried(&error, Instant::now()));
+        control.outage.record_failure(Instant::now() - wait, &error);
+        assert!(!control.is_retried(&error, Instant::now()));
+        control.record_answer();
+        assert!(control.is_retried(&error, Instant::now()));
+    }
 }

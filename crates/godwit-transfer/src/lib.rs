@@ -107,6 +107,7 @@ mod random_id;
 mod relay;
 mod remote_files;
 mod server_errors;
+mod server_outage;
 mod write_back;
 
 pub use copy::{Compression, CopyOptions, copy};
@@ -120,3 +121,4 @@ pub use godwit_transfer_session::copy_events::{CopyEvent, CopyObserver, CopySumm
 pub use godwit_transfer_session::{path_text, unix_time};
 pub use relay::{RELAY_CACHE_MIN_BYTES, RelayCache};
 pub use remote_files::{RemoteFiles, StoreOptions};
+pub use server_outage::OutageLog;

@@ -10,6 +10,7 @@ pub use file_store::StoreOptions;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,8 @@ use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
-use crate::server_errors::{error_from_status, is_transient};
+use crate::server_errors::error_from_status;
+use crate::server_outage::{OutageLog, ServerOutage};
 use crate::tcp_tuning::SendOptions;
 
 /// Number of connections. In a pool, each has a lease of its own, so that the policy of the pool spreads them over its
@@ -49,9 +51,9 @@ const MAX_CHANGE_ATTEMPTS: u32 = 3;
 /// ```
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # use std::sync::Arc;
 /// # use godwit_dataset::{Catalog, Dataset, DatasetError};
 /// # use godwit_flight::{Address, ConnectionSecurity, DatasetService, DatasetServiceOptions, Server, TransportOptions};
+/// use std::sync::Arc;
 /// use std::time::Duration;
 ///
 /// use godwit_transfer::location::Location;
@@ -79,7 +81,8 @@ const MAX_CHANGE_ATTEMPTS: u32 = 3;
 /// # let Address::Tcp(address) = *server.address() else { unreachable!() };
 /// # tokio::spawn(server.serve());
 /// let Location::Remote(location) = Location::parse(&format!("grpc+tcp://{address}/"))? else { unreachable!() };
-/// let files = RemoteFiles::new(location, &Credentials::default(), Duration::from_secs(10))?;
+/// let log = Arc::new(|message: &str| eprintln!("{message}"));
+/// let files = RemoteFiles::new(location, &Credentials::default(), Duration::from_secs(10), log)?;
 /// assert_eq!(files.list_directory("").await?[0].path, "a.bam");
 /// let entry = files.entry("a.bam").await?;
 /// let mut bytes = Vec::new();
@@ -115,7 +118,9 @@ impl Drop for RunningCall<'_> {
 
 impl RemoteFiles {
     /// Returns the files below a location. Connections are opened by the first calls. `wait_timeout` is the longest
-    /// time for which calls are repeated while no server answers.
+    /// time for which calls are repeated while no server answers; later calls then fail after one attempt, until a server
+    /// answers again. `log` receives a message when the server or pool has not answered for some seconds, and one when it
+    /// answers again.
     ///
     /// # Errors
     /// [`TransferError::Rejected`] if the credentials do not contain the pool, or contain an invalid certificate.
@@ -123,9 +128,11 @@ impl RemoteFiles {
         location: RemoteLocation,
         credentials: &Credentials,
         wait_timeout: Duration,
+        log: OutageLog,
     ) -> Result<Self, TransferError> {
+        let outage = Arc::new(ServerOutage::new(location.server_uri(), log));
         let connections = (0..CONNECTIONS).map(|_| {
-            let control = ControlClient::new(&location, credentials, wait_timeout)?;
+            let control = ControlClient::new(&location, credentials, wait_timeout)?.with_outage(outage.clone());
             control.set_stream_count(CONNECTIONS as u32);
             Ok(Connection { control, running_calls: AtomicUsize::new(0) })
         });
@@ -369,15 +376,16 @@ impl RemoteFiles {
                 Ok(client) => progress.read_from(&client, &mut on_block).await,
                 Err(error) => Err(error.into()),
             };
+            if progress.next > last_progress.1 {
+                last_progress = (Instant::now(), progress.next);
+                control.record_answer();
+            }
             let error = match outcome {
                 Ok(()) => continue,
                 Err(TransferError::Flight(error)) => error,
                 Err(error) => return Err(error),
             };
-            if progress.next > last_progress.1 {
-                last_progress = (Instant::now(), progress.next);
-            }
-            if !is_transient(&error) || last_progress.0.elapsed() >= control.retry_timeout() {
+            if !control.is_retried(&error, last_progress.0) {
                 return Err(call_error(path, error));
             }
             control.disconnect();

@@ -283,6 +283,8 @@ pub(super) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "godwit-delta",
             "godwit-columnar",
             "godwit-pipeline",
+            "godwit-dataset",
+            "godwit-nfs",
         ],
     ),
     // The harness of the tests uses none of the crates.

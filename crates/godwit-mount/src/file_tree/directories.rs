@@ -5,7 +5,7 @@
 //! listing began is inspected again.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -17,14 +17,47 @@ use super::{ATTRIBUTE_LIFETIME, FileTree};
 use crate::staged_file::StagedFile;
 use crate::storage::{Attributes, DirectoryEntry, StorageError};
 
+/// Largest number of names of outdated entries that an open directory stores, about 80 bytes each. If there are more, each
+/// entry is inspected again: a program that keeps a directory open may change any number of files in it.
+const MAX_OUTDATED_ENTRIES: usize = 10_000;
+
 /// An open directory with the entries that it had when it was opened.
 pub(crate) struct OpenDirectory {
     inode: u64,
     /// Time at which the listing began.
     listed_since: Instant,
     listing: OnceLock<Listing>,
-    /// Names of entries of which the kernel may have newer attributes than the listing.
-    outdated_entries: Mutex<HashSet<OsString>>,
+    /// Entries of which the kernel may have newer attributes than the listing.
+    outdated_entries: Mutex<OutdatedEntries>,
+}
+
+/// Entries of a listing whose attributes are not used.
+enum OutdatedEntries {
+    Some(HashSet<OsString>),
+    All,
+}
+
+impl OutdatedEntries {
+    fn insert(&mut self, name: &OsStr) {
+        let Self::Some(names) = self else { return };
+        names.insert(name.to_owned());
+        if names.len() > MAX_OUTDATED_ENTRIES {
+            *self = Self::All;
+        }
+    }
+
+    fn contains(&self, name: &OsStr) -> bool {
+        match self {
+            Self::Some(names) => names.contains(name),
+            Self::All => true,
+        }
+    }
+}
+
+impl Default for OutdatedEntries {
+    fn default() -> Self {
+        Self::Some(HashSet::new())
+    }
 }
 
 struct Listing {
@@ -85,7 +118,7 @@ impl FileTree {
             for entry in &mut entries {
                 match found.get(&entry.name) {
                     Some(attributes) => entry.attributes = *attributes,
-                    None => drop(directory.outdated_entries.lock().insert(entry.name.clone())),
+                    None => directory.outdated_entries.lock().insert(&entry.name),
                 }
             }
         }
@@ -160,8 +193,24 @@ impl FileTree {
         let Some(parent) = self.inodes.lock().number_of(parent) else { return };
         for directory in self.directories.lock().values() {
             if directory.inode == parent && directory.listed_since < inspected_at {
-                directory.outdated_entries.lock().insert(name.to_owned());
+                directory.outdated_entries.lock().insert(name);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_outdated_entries_are_limited_and_beyond_the_limit_all_are_outdated() {
+        let mut outdated = OutdatedEntries::default();
+        for number in 0..MAX_OUTDATED_ENTRIES {
+            outdated.insert(number.to_string().as_ref());
+        }
+        assert!(outdated.contains("7".as_ref()) && !outdated.contains("other".as_ref()));
+        outdated.insert("one too many".as_ref());
+        assert!(outdated.contains("other".as_ref()) && matches!(outdated, OutdatedEntries::All));
     }
 }

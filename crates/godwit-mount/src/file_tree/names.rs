@@ -70,25 +70,30 @@ impl FileTree {
         inodes.number_of(path).filter(|number| inodes.get(*number).is_some_and(|inode| inode.open_handles > 0))
     }
 
-    /// Gives an entry another name. With `replace`, a file of the new name is replaced.
+    /// Gives an entry another name. With `replace`, a file of the new name is replaced. Waits until the files of a directory
+    /// that are being uploaded are stored.
     pub(crate) fn rename(
         &self,
         (parent, name): (u64, &OsStr),
         (new_parent, new_name): (u64, &OsStr),
         replace: bool,
     ) -> Result<(), StorageError> {
-        let (from, to) = (self.child_path(parent, name)?, self.new_path(new_parent, new_name)?);
-        if from == to {
-            return match self.look_up_exists(&from)? {
-                true => Ok(()),
-                false => Err(StorageError::new(libc::ENOENT, &from)),
-            };
+        loop {
+            let (from, to) = (self.child_path(parent, name)?, self.new_path(new_parent, new_name)?);
+            if from == to {
+                return match self.look_up_exists(&from)? {
+                    true => Ok(()),
+                    false => Err(StorageError::new(libc::ENOENT, &from)),
+                };
+            }
+            if self.try_rename(&from, &to, replace)? {
+                return Ok(());
+            }
         }
-        while !self.try_rename(&from, &to, replace)? {}
-        Ok(())
     }
 
-    /// Renames an entry; returns false if a program has opened one of the files, or begun or ended to write it, meanwhile.
+    /// Renames an entry; returns false if a program has opened one of the files, begun or ended to write it, or renamed its
+    /// directory meanwhile.
     fn try_rename(&self, from: &Path, to: &Path, replace: bool) -> Result<bool, StorageError> {
         self.keep_content(to)?;
         // Nothing is stored at either path meanwhile. Two renames lock in the same order, that of the paths.
@@ -100,9 +105,14 @@ impl FileTree {
         // A file that is being written is stored under its old name before, so that the storage can rename it. Other
         // files are opened and renamed during this upload.
         if let Some((staged, content)) = &moved_content {
-            staged.store_locked(content, &*self.storage, from)?;
+            let is_unmoved = || is_same_content(self.staged_at(from).as_ref(), Some(*staged));
+            let Some(upload) = self.uploads.begin_upload(|| is_unmoved().then(|| from.to_owned())) else {
+                return Ok(false);
+            };
+            staged.store(content, &*self.storage, &upload.path)?;
         }
         self.keep_content(to)?;
+        let _rename = self.uploads.begin_rename(from);
         let _change = self.lock_version_changes();
         if !is_same_content(self.staged_at(from).as_ref(), moved_file.as_ref())
             || !is_same_content(self.staged_at(to).as_ref(), replaced_file.as_ref())
@@ -112,6 +122,10 @@ impl FileTree {
         }
         if !replace && self.look_up_exists(to)? {
             return Err(StorageError::new(libc::EEXIST, to));
+        }
+        // A directory at the new name may contain files that are not stored yet.
+        if self.inodes.lock().staged_in(to).next().is_some() {
+            return Err(StorageError::new(libc::ENOTEMPTY, to));
         }
         self.storage.rename(from, to, replace)?;
         for path in [from, to] {

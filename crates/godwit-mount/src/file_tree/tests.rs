@@ -237,6 +237,49 @@ fn other_files_are_opened_and_renamed_while_a_renamed_file_is_uploaded() {
 }
 
 #[test]
+fn a_file_that_is_uploaded_while_its_directory_is_renamed_arrives_under_the_new_name() {
+    let (fixture, storage) = fixture_of(|root| Arc::new(SlowStorage::new(root)));
+    let (tree, name) = (&fixture.tree, |name: &'static str| (ROOT_INODE, name.as_ref()));
+    let (directory, _) = tree.create_directory(ROOT_INODE, "d".as_ref(), 0o755).unwrap();
+    let [first, second] = ["first", "second"].map(|name| {
+        let (_, _, opened) = tree.create(directory, name.as_ref(), 0o644, false, Access::Write).unwrap();
+        tree.write(opened.handle, 0, name.as_bytes()).unwrap();
+        opened.handle
+    });
+    let uploads = storage.hold_uploads();
+    std::thread::scope(|scope| {
+        let uploaded = scope.spawn(|| tree.flush(first));
+        storage.wait_for_uploads(1);
+        let renamed = scope.spawn(|| tree.rename(name("d"), name("e"), true));
+        godwit_tests::wait::wait_until("the rename waits", || tree.uploads.rename_count() == 1);
+        let late = scope.spawn(|| tree.flush(second));
+        drop(uploads);
+        for outcome in [uploaded, renamed, late] {
+            outcome.join().unwrap().unwrap();
+        }
+    });
+    for handle in [first, second] {
+        tree.release(handle);
+    }
+    assert_eq!(fixture.stored("e/first").as_deref(), Some(&b"first"[..]));
+    assert_eq!(fixture.stored("e/second").as_deref(), Some(&b"second"[..]));
+    assert!(!fixture.root.path().join("d").exists());
+}
+
+#[test]
+fn a_directory_is_not_replaced_while_a_file_in_it_is_not_stored() {
+    let fixture = fixture();
+    let tree = &fixture.tree;
+    tree.create_directory(ROOT_INODE, "d".as_ref(), 0o755).unwrap();
+    let (target, _) = tree.create_directory(ROOT_INODE, "e".as_ref(), 0o755).unwrap();
+    let (_, _, opened) = tree.create(target, "f".as_ref(), 0o644, false, Access::Write).unwrap();
+    let renamed = tree.rename((ROOT_INODE, "d".as_ref()), (ROOT_INODE, "e".as_ref()), true);
+    assert_eq!(renamed.unwrap_err().errno, libc::ENOTEMPTY);
+    tree.release(opened.handle);
+    assert_eq!(fixture.stored("e/f").as_deref(), Some(&b""[..]));
+}
+
+#[test]
 fn a_file_that_is_written_at_the_new_name_while_a_rename_uploads_is_replaced() {
     let (fixture, storage) = fixture_of(|root| Arc::new(SlowStorage::new(root)));
     fs::write(fixture.root.path().join("target"), "target").unwrap();

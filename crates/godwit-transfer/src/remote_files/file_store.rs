@@ -21,7 +21,6 @@ use crate::copy_protocol::{
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::random_id::random_id;
-use crate::server_errors::is_transient;
 
 /// Number of batches that may wait between the thread that reads the file and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;
@@ -112,14 +111,23 @@ impl RemoteFiles {
             };
             let error = match outcome {
                 Err(TransferError::Flight(error)) => error,
-                outcome => return outcome,
+                outcome => {
+                    if outcome.is_ok() {
+                        control.record_answer();
+                    }
+                    return outcome;
+                }
             };
             if store.most_written > last_progress.1 {
                 last_progress = (Instant::now(), store.most_written);
+                control.record_answer();
             }
             damaged += u32::from(is_damaged(&error));
-            let is_repeated = if is_damaged(&error) { damaged < MAX_DAMAGED_BLOCKS } else { is_transient(&error) };
-            if !is_repeated || last_progress.0.elapsed() >= control.retry_timeout() {
+            let is_repeated = match is_damaged(&error) {
+                true => damaged < MAX_DAMAGED_BLOCKS && last_progress.0.elapsed() < control.retry_timeout(),
+                false => control.is_retried(&error, last_progress.0),
+            };
+            if !is_repeated {
                 return Err(call_error(path, error));
             }
             if !is_damaged(&error) {

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use godwit_fleet::ERROR_PREFIX;
 use godwit_model::ErrorKind;
 use godwit_mount::{
     FileTree, LocalStorage, Mount, MountOptions, ServerStorage, ServerStorageOptions, Storage, is_dead_mount,
-    is_mounted, unmount_lazily,
+    mounted_device, unmount_lazily,
 };
 use godwit_process::{
     KEPT_ALLOCATOR_BYTES, LockedDirectory, Signal, keep_freed_memory, set_parent_death_signal, signal_group,
@@ -120,7 +120,8 @@ fn open_storage(args: &MountArgs, cancelled: &Arc<AtomicBool>) -> Result<OpenSto
             };
             keep_freed_memory(KEPT_ALLOCATOR_BYTES, options.threads + 1);
             let server_path = remote.path.trim_matches('/').to_owned();
-            let storage = ServerStorage::new(remote, &credentials, &options, cancelled.clone())?;
+            let log = Arc::new(log_warning);
+            let storage = ServerStorage::new(remote, &credentials, &options, cancelled.clone(), log)?;
             let is_writable = storage.check()?;
             Ok(OpenStorage { storage: Arc::new(storage), is_writable, server_path })
         }
@@ -133,14 +134,18 @@ fn run_in_foreground(args: &MountArgs, point: &Path) -> Result<(), Failure> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let OpenStorage { storage, is_writable, server_path } = open_storage(args, &cancelled)?;
     let scratch = create_scratch_directory(&scratch_directory(&args.common))?;
-    let guard = Guard::start(point)?;
+    let mut guard = Guard::start(point)?;
     let tree = FileTree::new(storage, scratch.path(), server_path.as_ref(), Arc::new(log_warning));
     let options = MountOptions {
         source_name: args.url.clone(),
         read_only: args.read_only || !is_writable,
         allow_other: args.allow_other,
     };
-    let mut mount = Mount::start(tree, &args.mount_point, &options).map_err(|error| mount_failure(args, &error))?;
+    let started = Mount::start(tree, &args.mount_point, &options).and_then(|mount| {
+        guard.watch(&mount)?;
+        Ok(mount)
+    });
+    let mut mount = started.map_err(|error| mount_failure(args, &error))?;
     if options.read_only && !args.read_only {
         log_message("the server does not accept changes (it runs without --writable), so the files are read-only");
     }
@@ -295,6 +300,11 @@ impl Guard {
         }
     }
 
+    /// Sends the device number of the mount to the guard, which removes no other mount.
+    fn watch(&mut self, mount: &Mount) -> std::io::Result<()> {
+        self.input.write_all(mount.device().as_bytes())
+    }
+
     /// Stops the guard, and waits until it has ended.
     fn stop(self) {
         let Self { input, mut output } = self;
@@ -319,16 +329,19 @@ pub fn run_guard(args: &MountGuardArgs) -> Result<(), Failure> {
         return command.spawn().map(drop).map_err(failed);
     }
     interruption::ignore_signals();
-    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).map_err(failed)?;
+    let mut device = String::new();
+    std::io::stdin().read_to_string(&mut device).map_err(failed)?;
     let started = Instant::now();
     while started.elapsed() < GUARD_TIMEOUT {
-        if !is_mounted(&args.mount_point).map_err(failed)? {
+        // The device is unknown if the process was killed before it sent the number.
+        let found = mounted_device(&args.mount_point).map_err(failed)?;
+        if found.is_none_or(|found| found != device && !device.is_empty()) {
             return Ok(());
         }
         if is_dead_mount(&args.mount_point) {
             return unmount_lazily(&args.mount_point).map_err(failed);
         }
-        // The kernel is ending the calls of the killed process, or another process has mounted files here.
+        // The kernel is ending the calls of the killed process, or the number is that of a later mount.
         std::thread::sleep(SIGNAL_CHECK_INTERVAL);
     }
     Ok(())
