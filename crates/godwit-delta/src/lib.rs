@@ -6,6 +6,7 @@
 //! [`Collection`] has many genomes and one reference. For sequencing reads, use CRAM instead.
 
 mod bases;
+pub mod bgzf_recompression;
 mod collection;
 mod copy_source;
 mod edit_script;

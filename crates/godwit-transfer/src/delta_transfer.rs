@@ -1,12 +1,11 @@
 //! Delta copies: genomes are sent as differences from a reference that both ends have.
 //!
-//! [`delta_sender`] reads a file, packs its text ([`crate::delta`]) and emits
+//! [`delta_sender`] reads a file, packs its text ([`godwit_delta`]) and emits
 //! [`DeltaMessage`](delta_message::DeltaMessage)s. [`delta_receiver`] unpacks them into a temporary file, and renames
-//! it if its BLAKE3 equals that of the original. [`bgzf_recompression`] decompresses BGZF files and restores the same
-//! compressed bytes. [`godwit_delta::ReferenceStore`] loads references. `copy::delta_copy` is the client, [`delta_service`] the
-//! server. An interrupted file is sent again from its start.
+//! it if its BLAKE3 equals that of the original. [`godwit_delta::bgzf_recompression`] decompresses BGZF files and
+//! restores the same compressed bytes. [`godwit_delta::ReferenceStore`] loads references. `copy::delta_copy` is the
+//! client, [`delta_service`] the server. An interrupted file is sent again from its start.
 
-mod bgzf_recompression;
 pub(crate) mod delta_message;
 pub(crate) mod delta_receiver;
 pub(crate) mod delta_sender;

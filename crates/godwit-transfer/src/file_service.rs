@@ -365,13 +365,8 @@ impl FileServiceState {
                 found.version
             }
         };
-        Ok(SourceRange {
-            file: span.file,
-            path,
-            version,
-            blocks: (span.start, span.end),
-            bypass_cache: span.bypass_cache,
-        })
+        let blocks = (span.start, span.end);
+        Ok(SourceRange { file: span.file, path, version, blocks, bypass_cache: span.bypass_cache })
     }
 
     /// Returns a connection's share of the first blocks of a file, or of a directory if the server has no rules.
@@ -402,13 +397,8 @@ impl FileServiceState {
                 let entry = &entries[span.file as usize];
                 let below = text_to_path(&entry.path).unwrap_or_default();
                 let path = if entry.path.is_empty() { path.clone() } else { path.join(below) };
-                SourceRange {
-                    file: span.file,
-                    path,
-                    version: entry.version,
-                    blocks: (span.start, span.end),
-                    bypass_cache: false,
-                }
+                let blocks = (span.start, span.end);
+                SourceRange { file: span.file, path, version: entry.version, blocks, bypass_cache: false }
             });
         Ok(spans.collect())
     }

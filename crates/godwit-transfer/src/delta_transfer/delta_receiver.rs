@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use godwit_delta::LoadedReference;
+use godwit_delta::bgzf_recompression::{BgzfBlockWriter, BlockSpec, SharedCell, decode_block_specs};
 use godwit_delta::{DeltaError, unpack};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::bgzf_recompression::{BgzfBlockWriter, BlockSpec, SharedCell, decode_block_specs};
 use super::delta_message::{DeltaMessage, DeltaTrailer};
 use crate::error::TransferError;
 use crate::file_listing::Entry;

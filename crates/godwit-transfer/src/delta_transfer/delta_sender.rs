@@ -7,11 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use godwit_delta::LoadedReference;
-use godwit_delta::{DeltaError, PackOptions, pack};
+use godwit_delta::bgzf_recompression::{BgzfTextReader, SharedCell, UnsuitableFile};
+use godwit_delta::{DeltaError, LoadedReference, PackOptions, pack};
 use godwit_io::bgzf::{GZIP_MAGIC, block_length};
 
-use super::bgzf_recompression::{BgzfTextReader, SharedCell, UnsuitableFile};
 use super::delta_message::{DeltaMessage, DeltaTrailer, MESSAGE_BYTES};
 use crate::error::TransferError;
 use crate::file_listing::{file_version, open_for_reading};

@@ -26,13 +26,14 @@ const GROUP_BLOCKS: usize = 128;
 const MIN_BYTES_PER_STORED_BYTE: u64 = 8;
 
 /// Block specifications that two objects of one thread share.
-pub(super) type SharedCell<T> = Rc<RefCell<T>>;
+pub type SharedCell<T> = Rc<RefCell<T>>;
 
-/// The reason why a file cannot be packed and should be sent without delta compression.
+/// The reason why a BGZF file cannot be packed and should be sent without delta compression. It is the source of an I/O error.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
-pub(super) struct UnsuitableFile {
-    pub(super) reason: &'static str,
+pub struct UnsuitableFile {
+    /// The reason, as the rest of a sentence about the file.
+    pub reason: &'static str,
 }
 
 fn unsuitable_error(reason: &'static str) -> io::Error {
@@ -40,7 +41,7 @@ fn unsuitable_error(reason: &'static str) -> io::Error {
 }
 
 /// A reader that returns the uncompressed text of a BGZF file.
-pub(super) struct BgzfTextReader<R> {
+pub struct BgzfTextReader<R> {
     raw: R,
     makers: Vec<BlockRecompressor>,
     /// Compressed bytes that were read but not decompressed yet.
@@ -56,7 +57,7 @@ pub(super) struct BgzfTextReader<R> {
 impl<R: Read> BgzfTextReader<R> {
     /// Returns a reader of a file from its start. Before a read returns text, the specifications of its blocks are in
     /// `block_specs`.
-    pub(super) fn new(raw: R, threads: usize, block_specs: SharedCell<Vec<u8>>) -> Self {
+    pub fn new(raw: R, threads: usize, block_specs: SharedCell<Vec<u8>>) -> Self {
         let makers = (0..threads.max(1)).map(|_| BlockRecompressor::default()).collect();
         let (pending, text) = (Vec::new(), Vec::new());
         Self {
@@ -218,14 +219,14 @@ impl BlockSpecEncoder {
 
 /// The specification of one or several equal blocks: size of their text, encoding, and number of blocks.
 #[derive(Debug)]
-pub(super) struct BlockSpec {
+pub struct BlockSpec {
     text_bytes: usize,
     method: BlockEncoding,
     count: u64,
 }
 
 /// Decodes block specifications and appends them to `blocks`; `None` if they are invalid.
-pub(super) fn decode_block_specs(bytes: &[u8], blocks: &mut VecDeque<BlockSpec>) -> Option<()> {
+pub fn decode_block_specs(bytes: &[u8], blocks: &mut VecDeque<BlockSpec>) -> Option<()> {
     let mut cursor = VarintReader::new(bytes);
     while !cursor.is_empty() {
         let first = cursor.read_varint()?;
@@ -245,7 +246,7 @@ pub(super) fn decode_block_specs(bytes: &[u8], blocks: &mut VecDeque<BlockSpec>)
 }
 
 /// A writer that compresses text to BGZF blocks as their specifications require.
-pub(super) struct BgzfBlockWriter<W> {
+pub struct BgzfBlockWriter<W> {
     out: W,
     makers: Vec<BlockRecompressor>,
     block_specs: SharedCell<VecDeque<BlockSpec>>,
@@ -259,13 +260,16 @@ fn block_mismatch_error() -> io::Error {
 impl<W: Write> BgzfBlockWriter<W> {
     /// Returns a writer. The specifications of blocks must be in `block_specs` before the text of these blocks is
     /// written.
-    pub(super) fn new(out: W, threads: usize, block_specs: SharedCell<VecDeque<BlockSpec>>) -> Self {
+    pub fn new(out: W, threads: usize, block_specs: SharedCell<VecDeque<BlockSpec>>) -> Self {
         let makers = (0..threads.max(1)).map(|_| BlockRecompressor::default()).collect();
         Self { out, makers, block_specs, text: Vec::new() }
     }
 
     /// Compresses the last blocks; returns the inner writer.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    ///
+    /// # Errors
+    /// An error of the inner writer; `InvalidData` if the specifications do not match the text.
+    pub fn finish(mut self) -> io::Result<W> {
         while self.write_group()? {}
         if self.text.is_empty() && self.block_specs.borrow().is_empty() {
             Ok(self.out)
@@ -344,3 +348,6 @@ fn compress_blocks(makers: &mut [BlockRecompressor], text: &[u8], group: &[(usiz
         working.into_iter().map(|work| work.join().expect("making a block does not panic")).collect()
     })
 }
+
+#[cfg(test)]
+mod tests;
