@@ -3,6 +3,7 @@
 mod cohort_runs;
 mod failover;
 mod mount_balance;
+mod mount_losses;
 mod mount_semantics;
 mod mounted_files;
 mod mounted_inputs;
