@@ -12,7 +12,7 @@ use super::server_pool::{ServerPool, path_text};
 use crate::serve::http_client::get;
 use crate::transfer::copies::pseudorandom_bytes;
 
-const MEMBERS: usize = 3;
+pub(super) const MEMBERS: usize = 3;
 /// Number of connections of a mount. Each has a lease, and serves one of this number of opens.
 const CONNECTIONS: usize = 4;
 /// Size of the file that all readers read: many requests, so that their number decides and not the size of the last one.

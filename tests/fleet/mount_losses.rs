@@ -1,5 +1,6 @@
 //! Pools mounted as files: samtools, bcftools and other programs read and write them, and do not fail when pool members are
-//! killed or suspended.
+//! killed, suspended or cut off from the network. For losses of the network, each member is in a network namespace of its own, and
+//! the mount is in that of the clients; the programs use the mount only.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd as _;
@@ -8,18 +9,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_tests::binary::{self, godwit, godwit_by};
 use godwit_tests::gatk::gatk_command;
-use godwit_tests::processes::send_signal;
+use godwit_tests::host_network::{HostLoss, HostNetwork};
 use godwit_tests::random::Random;
-use godwit_tests::{needs, scratch};
+use godwit_tests::wait::{wait_for, wait_until};
+use godwit_tests::{needs, scratch, skip};
 
-use super::mounted_files::{is_mounted, mount_or_skip, shell};
+use super::mount_balance::MEMBERS;
+use super::mounted_files::{MountedFiles, is_mounted, shell, skip_without_mounts};
 use super::server_pool::{ServerPool, path_text};
 use crate::transfer::copies::pseudorandom_bytes;
 
-/// Longest delay of a read that a program may notice.
+/// Rate of the link of each host in each direction, bytes a second: 200 Mbit/s.
+const LINK_BYTES_PER_S: u64 = 25_000_000;
+/// Longest delay of a read or of another operation that a program may notice.
 const MAX_STALL: Duration = Duration::from_secs(3);
-/// Longest delay of a read while the other tests use the same processors.
+/// Longest delay while the other tests use the same processors.
 const MAX_STALL_ON_BUSY_MACHINE: Duration = Duration::from_secs(60);
 
 /// Sets a flag when it is dropped, also if a test fails, so that the other threads of the test end.
@@ -138,16 +144,18 @@ fn read_times(path: &Path, ended: &AtomicBool) -> Vec<Duration> {
     times
 }
 
-/// Runs random operations on a file, compared with a vector, until `ended`; returns the number of operations.
-fn random_operations(seed: u64, path: &Path, stored: &Path, ended: &AtomicBool) -> usize {
-    let (mut random, mut model, mut count) = (Random::new(seed), Vec::new(), 0);
+/// Runs random operations on a file, compared with a vector, until `ended`; returns the times of the operations in ascending
+/// order.
+fn random_operations(seed: u64, path: &Path, stored: &Path, ended: &AtomicBool) -> Vec<Duration> {
+    let (mut random, mut model, mut times) = (Random::new(seed), Vec::new(), Vec::new());
     let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("it opens");
     let mut file = open();
-    while !ended.load(Ordering::Relaxed) || count < 50 {
+    while !ended.load(Ordering::Relaxed) || times.len() < 50 {
         // Half of the files have one block.
         let end = if random.below(2) == 0 { 3_000 } else { 500_000 };
         let offset = random.below(end);
-        let case = format!("seed {seed}, operation {count}");
+        let case = format!("seed {seed}, operation {}", times.len());
+        let started = Instant::now();
         match random.below(9) {
             0..=2 => {
                 let data = vec![random.below(256) as u8; 1 + random.below(60_000)];
@@ -181,9 +189,10 @@ fn random_operations(seed: u64, path: &Path, stored: &Path, ended: &AtomicBool) 
                 assert!(found[..read] == expected[..read] && read == expected.len(), "{case}");
             }
         }
-        count += 1;
+        times.push(started.elapsed());
     }
-    count
+    times.sort_unstable();
+    times
 }
 
 /// The programs and their inputs, and the losses while they run.
@@ -193,92 +202,138 @@ struct LossScenario {
     reads: usize,
     /// Size of the file `big`.
     big_bytes: usize,
-    losses: usize,
-    /// Time between two losses.
+    losses: Vec<HostLoss>,
+    /// Time between the end of a loss and the next one.
     interval: Duration,
-    /// Longest delay of a read.
+    /// Longest delay of a read or of another operation.
     max_stall: Duration,
 }
 
-/// Runs programs, reads and random operations through a mount while pool members are killed and suspended in turn. No
+impl LossScenario {
+    /// Returns a scenario for each run of the tests, in which only a defect delays a read for long.
+    fn short(losses: &[HostLoss]) -> Self {
+        Self {
+            reading_scripts: READING_SCRIPTS.map(str::to_owned).to_vec(),
+            reads: 5_000,
+            big_bytes: 4_000_000,
+            losses: losses.to_vec(),
+            interval: Duration::ZERO,
+            max_stall: MAX_STALL_ON_BUSY_MACHINE,
+        }
+    }
+}
+
+/// Loses the member that a mount uses most. Returns when the mount has noticed the loss and the member is back.
+fn lose_a_member(pool: &mut ServerPool, mounted: &MountedFiles, loss: HostLoss) {
+    let member = wait_for("the mount uses a member", || pool.member_of_process(mounted.process_id()));
+    let process = pool.member_process_id(member);
+    loss.cause(process, pool.network.as_ref(), member);
+    wait_until("the mount uses other members", || pool.connections_of_process(mounted.process_id())[member] == 0);
+    loss.end(process, pool.network.as_ref(), member);
+    if loss == HostLoss::Killed {
+        pool.start_member(member);
+    }
+    pool.wait_until_health_is(&[true; MEMBERS]);
+}
+
+/// Runs programs, reads and random operations through a mount of a pool while its members are lost and return, one at a time. No
 /// program may fail.
-fn check_programs_during_losses(scenario: &LossScenario) {
-    let &LossScenario { ref reading_scripts, reads, big_bytes, losses, interval, max_stall } = scenario;
-    let mut pool = ServerPool::start("mount-pool", "connections", 3, &["--writable"]);
+fn check_programs_during_losses(mut pool: ServerPool, scenario: &LossScenario) {
+    let &LossScenario { ref reading_scripts, reads, big_bytes, ref losses, interval, max_stall } = scenario;
     write_reads(&pool.root, reads);
     fs::write(pool.root.join("big"), pseudorandom_bytes(big_bytes)).expect("it can be written");
     fs::create_dir(pool.root.join("out")).expect("it can be made");
     let (url, description) = (ServerPool::url(""), path_text(&pool.description).to_owned());
-    let mounted = mount_or_skip!("mount-point", &url, "--pool", &description, "--cache", "4M", "--wait", "1m");
+    let command = match &pool.network {
+        Some(network) => godwit_by(network.clients.command_with_shared_mounts(binary::path())),
+        None => godwit(),
+    };
+    let words = [&url, "--pool", &description, "--cache", "4M", "--wait", "1m"];
+    let Some(mounted) = MountedFiles::start_by(command, "mount-point", &words) else { skip_without_mounts!() };
     let (point, root, ended) = (mounted.point.clone(), pool.root.clone(), AtomicBool::new(false));
-    let (runs, times, operations) = std::thread::scope(|scope| {
+    let (runs, reads, operations) = std::thread::scope(|scope| {
         let end = EndOnDrop(&ended);
         let programs = scope.spawn(|| run_programs(&point, &root, reading_scripts, &ended));
         let reads = scope.spawn(|| read_times(&point.join("big"), &ended));
         let random =
             scope.spawn(|| random_operations(2026, &point.join("out/random"), &root.join("out/random"), &ended));
         let is_over = || programs.is_finished() || reads.is_finished() || random.is_finished();
-        for loss in 0..losses {
+        for (number, loss) in losses.iter().enumerate() {
             std::thread::sleep(interval);
-            let member = pool.member_of_process(mounted.process_id()).unwrap_or(loss % 3);
-            if loss % 2 == 0 {
-                pool.members[member] = None;
-                std::thread::sleep(Duration::from_secs(2));
-                pool.start_member(member);
-            } else {
-                send_signal(pool.member_process_id(member), libc::SIGSTOP);
-                std::thread::sleep(Duration::from_secs(4));
-                send_signal(pool.member_process_id(member), libc::SIGCONT);
-            }
-            pool.wait_until_health_is(&[true; 3]);
             if is_over() {
                 break;
             }
+            lose_a_member(&mut pool, &mounted, *loss);
+            eprintln!("loss {} of {}: {loss:?}", number + 1, losses.len());
         }
         drop(end);
         let (runs, times) = (programs.join().expect("no program failed"), reads.join().expect("no read failed"));
         (runs, times, random.join().expect("no operation failed"))
     });
-    let (p99, longest) = (times[times.len() * 99 / 100], times[times.len() - 1]);
-    eprintln!(
-        "{runs} programs, {operations} random operations, {} reads: p99 {p99:?}, longest {longest:?}",
-        times.len()
-    );
-    assert!(longest < max_stall, "a read took {longest:?}");
+    eprintln!("{} losses, {runs} programs, {} reads, {} operations", losses.len(), reads.len(), operations.len());
+    for (what, times) in [("read", reads), ("operation", operations)] {
+        let (p99, longest) = (times[times.len() * 99 / 100], times[times.len() - 1]);
+        eprintln!("{what}: p99 {p99:.3?}, longest {longest:.3?}");
+        assert!(longest < max_stall, "a {what} took {longest:?}");
+    }
     let (code, said) = mounted.stop(libc::SIGTERM);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("is lost; continuing at another member"), "{said}");
     assert!(!is_mounted(&point));
 }
 
+/// Starts a pool whose members are on hosts with links of [`LINK_BYTES_PER_S`]; returns `None` where that is not permitted.
+fn start_pool_on_hosts(label: &str) -> Option<ServerPool> {
+    if !HostNetwork::is_permitted() {
+        return None;
+    }
+    let network = HostNetwork::create(MEMBERS);
+    network.limit_links(LINK_BYTES_PER_S);
+    Some(ServerPool::start_on_hosts(network, label, "connections", &["--writable"]))
+}
+
+/// Starts a pool whose members are on hosts with slow links. Skips the calling test where that is not permitted.
+macro_rules! pool_on_hosts_or_skip {
+    ($label:expr) => {
+        match start_pool_on_hosts($label) {
+            Some(pool) => pool,
+            None => skip!("network-namespaces", "network namespaces with slow links may not be made"),
+        }
+    };
+}
+
 #[test]
 fn programs_do_not_notice_that_pool_members_are_killed_and_suspended() {
     needs!("python3", "samtools", "bcftools");
-    check_programs_during_losses(&LossScenario {
-        reading_scripts: READING_SCRIPTS.map(str::to_owned).to_vec(),
-        reads: 5_000,
-        big_bytes: 4_000_000,
-        losses: 2,
-        interval: Duration::ZERO,
-        max_stall: MAX_STALL_ON_BUSY_MACHINE,
-    });
+    let pool = ServerPool::start("mount-pool", "connections", MEMBERS, &["--writable"]);
+    check_programs_during_losses(pool, &LossScenario::short(&[HostLoss::Killed, HostLoss::Suspended]));
+}
+
+#[test]
+fn programs_do_not_notice_that_hosts_of_a_pool_are_cut_off() {
+    needs!("python3", "samtools", "bcftools", "ip", "tc");
+    let pool = pool_on_hosts_or_skip!("mount-hosts");
+    check_programs_during_losses(pool, &LossScenario::short(&[HostLoss::CutOff]));
 }
 
 #[test]
 #[ignore = "a loss every 20 s, on a machine with nothing else to do; run it by name, with GODWIT_MOUNT_LOSSES and GODWIT_TEST_TIME_LIMIT"]
 fn programs_do_not_notice_many_losses_and_no_read_takes_three_seconds() {
-    needs!("python3", "samtools", "bcftools", "fastp", "pigz");
+    needs!("python3", "samtools", "bcftools", "fastp", "pigz", "ip", "tc");
     godwit_tests::needs_gatk!();
-    let losses = std::env::var("GODWIT_MOUNT_LOSSES").map_or(20, |text| text.parse().expect("it is a number"));
+    let losses = std::env::var("GODWIT_MOUNT_LOSSES").map_or(21, |text| text.parse().expect("it is a number"));
+    let kinds = [HostLoss::Killed, HostLoss::CutOff, HostLoss::Suspended];
     let mut reading_scripts = READING_SCRIPTS.map(str::to_owned).to_vec();
     reading_scripts.extend(MORE_READING_SCRIPTS.map(str::to_owned));
     reading_scripts.push(haplotype_caller_script());
-    check_programs_during_losses(&LossScenario {
+    let pool = pool_on_hosts_or_skip!("mount-many-losses");
+    let scenario = LossScenario {
         reading_scripts,
         reads: 60_000,
         big_bytes: 20_000_000,
-        losses,
+        losses: kinds.into_iter().cycle().take(losses).collect(),
         interval: Duration::from_secs(20),
         max_stall: MAX_STALL,
-    });
+    };
+    check_programs_during_losses(pool, &scenario);
 }
