@@ -472,15 +472,10 @@ async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
             Client::connect(&member.address, member.security.clone(), TransportOptions::default()).await.ok()?;
         is_there(probe(&other).await).then_some(other)
     };
-    tokio::pin!(here);
+    tokio::pin!(here, again);
     // If the connection is broken, the probe fails immediately and is repeated immediately.
-    let first = tokio::time::timeout(PROBE_RETRY_DELAY, here.as_mut()).await;
-    if let Ok(Some(client)) = first {
-        return Some(client);
-    }
-    tokio::pin!(again);
-    if first.is_ok() {
-        return again.await;
+    if let Ok(first) = tokio::time::timeout(PROBE_RETRY_DELAY, here.as_mut()).await {
+        return if first.is_some() { first } else { again.await };
     }
     tokio::select! {
         Some(client) = here => Some(client),
@@ -498,10 +493,7 @@ async fn with_member_timeout<T>(
     work: impl Future<Output = Result<T, FlightError>>,
     location: &str,
 ) -> Result<T, FlightError> {
-    match tokio::time::timeout(MEMBER_TIMEOUT, work).await {
-        Ok(done) => done,
-        Err(_) => Err(timeout_error(location)),
-    }
+    tokio::time::timeout(MEMBER_TIMEOUT, work).await.unwrap_or_else(|_| Err(timeout_error(location)))
 }
 
 fn timeout_error(location: &str) -> FlightError {
