@@ -262,12 +262,12 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(site: &Site, source: &Path) -> Self {
-        let copy = site.served_path("written.bin");
+    fn start(site: &Site, source: &Path, copy: PathBuf) -> Self {
+        let name = copy.file_name().and_then(|name| name.to_str()).expect("it is text");
         let mut command = site.network.clients.command("nfs-cp");
         let program = command
             .arg(source)
-            .arg(site.program.url(ADDRESSES[0], "written.bin"))
+            .arg(site.program.url(ADDRESSES[0], name))
             .stdout(Stdio::null())
             .spawn()
             .expect("it starts");
@@ -359,14 +359,12 @@ impl Reader {
     }
 }
 
-/// Loses the holder of the address while programs write and read, and restores it. Returns the longest stall of the programs
-/// after the loss, and the longest one when the address returns.
-fn lose_and_restore(site: &mut Site, loss: HostLoss, bytes: &[u8]) -> [Duration; 2] {
-    let copy = site.served_path("written.bin");
-    // The file of an earlier loss.
-    let _ = fs::remove_file(&copy);
+/// Loses the holder of the address while programs write and read, and restores it; each loss has another number. Returns the
+/// longest stall of the programs after the loss, and the longest one when the address returns.
+fn lose_and_restore(site: &mut Site, number: usize, loss: HostLoss, bytes: &[u8]) -> [Duration; 2] {
+    let copy = site.served_path(&format!("written{number}.bin"));
     site.limit_rate(true);
-    let (writer, reader) = (Writer::start(site, &site.served_path("source.bin")), Reader::start(site));
+    let (writer, reader) = (Writer::start(site, &site.served_path("source.bin"), copy.clone()), Reader::start(site));
     let wait_for_both = |site: &Site, has_timer: bool| {
         site.wait_for_progress("nfs-cp", &writer.progress, has_timer);
         site.wait_for_progress("nfs-cat", &reader.progress, has_timer);
@@ -394,6 +392,7 @@ fn lose_and_restore(site: &mut Site, loss: HostLoss, bytes: &[u8]) -> [Duration;
     writer.finish();
     assert!(reader.finish() == bytes, "{loss:?}: nfs-cat has read other bytes");
     assert!(scratch::read(&copy) == bytes, "{loss:?}: nfs-cp has written other bytes");
+    fs::remove_file(&copy).expect("it was written");
     [lost, returned]
 }
 
@@ -410,8 +409,8 @@ fn measure_losses(label: &str, program: Program, losses: &[HostLoss]) {
     wait_until("each member holds an address", || {
         (0..MEMBERS).all(|member| site.holders(ADDRESSES[member]) == [member])
     });
-    for loss in losses {
-        let [lost, returned] = lose_and_restore(&mut site, *loss, &bytes);
+    for (number, loss) in losses.iter().enumerate() {
+        let [lost, returned] = lose_and_restore(&mut site, number, *loss, &bytes);
         eprintln!("{loss:?}: longest stall {lost:.2?}; when the address returned {returned:.2?}");
     }
 }

@@ -1,4 +1,5 @@
-//! nfs-ganesha, another server of NFS, with which the failover of clients is compared.
+//! nfs-ganesha, another server of NFS, with which the failover of clients is compared. It serves file systems that have file handles
+//! (open_by_handle_at(2)), so the target directory must not be on an overlay.
 
 use std::fs;
 use std::path::Path;
