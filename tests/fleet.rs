@@ -8,6 +8,7 @@ mod mount_semantics;
 mod mounted_files;
 mod mounted_inputs;
 mod mounts;
+mod nfs_balance;
 mod remote_reads;
 mod server_pool;
 mod slurm_samples;
