@@ -25,6 +25,7 @@ mod mismatches;
 mod misnamed_files;
 mod nfs_addresses;
 mod nfs_clients;
+mod nfs_ganesha;
 mod object_store;
 mod pileups;
 mod query;

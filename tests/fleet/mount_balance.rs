@@ -12,13 +12,13 @@ use super::server_pool::{ServerPool, path_text};
 use crate::serve::http_client::get;
 use crate::transfer::copies::pseudorandom_bytes;
 
-const MEMBERS: usize = 3;
+pub(super) const MEMBERS: usize = 3;
 /// Number of connections of a mount. Each has a lease, and serves one of this number of opens.
 const CONNECTIONS: usize = 4;
 /// Size of the file that all readers read: many requests, so that their number decides and not the size of the last one.
 const LARGE_BYTES: usize = 40_000_000;
 /// Number of members whose work the pool does at least.
-const MIN_SPEEDUP: f64 = 2.3;
+pub(super) const MIN_SPEEDUP: f64 = 2.3;
 
 /// Returns the sum of a metric of a server for calls of one kind.
 pub(super) fn call_metric(served: &DataServer, name: &str, verb: &str) -> f64 {
@@ -34,7 +34,7 @@ fn download_metric(pool: &ServerPool, name: &str) -> Vec<f64> {
 }
 
 /// Returns the work of all members divided by that of the busiest one.
-fn speedup(work: &[f64]) -> f64 {
+pub(super) fn speedup(work: &[f64]) -> f64 {
     work.iter().sum::<f64>() / work.iter().fold(0.0, |most, one| f64::max(most, *one))
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use godwit_tests::binary::{GodwitProcess, godwit, process_timeout};
+use godwit_tests::binary::{GodwitCommand, GodwitProcess, godwit, process_timeout};
 use godwit_tests::processes::{is_running, send_signal};
 use godwit_tests::scratch;
 use godwit_tests::tool::run_checked;
@@ -42,8 +42,13 @@ pub(super) fn device_of_mount(point: &Path) -> String {
 impl MountedFiles {
     /// Mounts a location at a new directory; returns `None` if this machine does not permit it.
     pub(super) fn start(label: &str, words: &[&str]) -> Option<Self> {
+        Self::start_by(godwit(), label, words)
+    }
+
+    /// Mounts a location as [`Self::start`] does, by a command line that begins with `command`.
+    pub(super) fn start_by(command: GodwitCommand, label: &str, words: &[&str]) -> Option<Self> {
         let point = scratch::directory(label);
-        let command = godwit().arg("mount").arg(words[0]).arg(&point).args(&words[1..]).arg("--foreground");
+        let command = command.arg("mount").arg(words[0]).arg(&point).args(&words[1..]).arg("--foreground");
         let mut running = command.end_with_this_thread().spawn();
         let end_sender = kill_after_timeout(running.process_id());
         if running.read_line().contains("is mounted at") {

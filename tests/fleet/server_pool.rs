@@ -5,23 +5,25 @@ use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use godwit_tests::binary::{GodwitCommand, GodwitProcess, godwit};
+use godwit_tests::binary::{self, GodwitCommand, GodwitProcess, godwit};
 use godwit_tests::data_server::{DataServer, own_loopback_host};
+use godwit_tests::host_network::HostNetwork;
 use godwit_tests::processes::send_signal;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch};
 
-use crate::run::formats::{run_python, to_lines};
+use crate::run::formats::{columns_script, pyarrow_python, run_python, to_lines};
 use crate::serve::authentication::self_signed_certificate_for;
 use crate::serve::http_client::get;
 pub(super) use crate::transfer::copies::path_text;
 
 const EXIT_REMOTE: i32 = 6;
 
-/// A pool whose members run on this machine. Each member has its own address in 127.0.0.0/8, which is known before the
-/// member starts and which no other test uses.
+/// A pool whose members run on this machine: each on a host of a network, or with its own address in 127.0.0.0/8, which is known
+/// before the member starts and which no other test uses.
 pub(super) struct ServerPool {
     pub(super) root: PathBuf,
     pub(super) client_directory: PathBuf,
@@ -29,18 +31,24 @@ pub(super) struct ServerPool {
     server_args: Vec<String>,
     addresses: Vec<String>,
     pub(super) members: Vec<Option<DataServer>>,
+    /// The hosts of the members; `None` if they have loopback addresses.
+    pub(super) network: Option<HostNetwork>,
 }
 
 impl ServerPool {
     /// Creates a pool with `count` members and starts none of them.
     pub(super) fn new_stopped(label: &str, policy: &str, count: usize, words: &[&str]) -> Self {
+        let addresses = (0..count).map(|_| format!("{}:8815", own_loopback_host())).collect();
+        Self::with_addresses(label, policy, addresses, words)
+    }
+
+    fn with_addresses(label: &str, policy: &str, addresses: Vec<String>, words: &[&str]) -> Self {
         let directory = scratch::directory(label);
         let (root, client_directory, description) =
             (directory.join("root"), directory.join("mine"), directory.join("pool.toml"));
         for made in [&root, &client_directory] {
             fs::create_dir(made).expect("it can be made");
         }
-        let addresses: Vec<String> = (0..count).map(|_| format!("{}:8815", own_loopback_host())).collect();
         let nodes: String =
             addresses.iter().map(|address| format!("\n[[node]]\nurl = \"grpc+tcp://{address}\"\n")).collect();
         fs::write(&description, format!("name = \"storage\"\npolicy = \"{policy}\"\n{nodes}"))
@@ -52,17 +60,32 @@ impl ServerPool {
             client_directory,
             description,
             server_args,
+            members: addresses.iter().map(|_| None).collect(),
             addresses,
-            members: (0..count).map(|_| None).collect(),
+            network: None,
         }
     }
 
     /// Starts a pool, and waits until each member reports that all members are healthy.
     pub(super) fn start(label: &str, policy: &str, count: usize, words: &[&str]) -> Self {
         let mut pool = Self::new_stopped(label, policy, count, words);
-        (0..count).for_each(|node| pool.start_member(node));
-        pool.wait_until_health_is(&vec![true; count]);
+        pool.start_members();
         pool
+    }
+
+    /// Starts a pool with a member on each host of a network, as [`Self::start`] does.
+    pub(super) fn start_on_hosts(network: HostNetwork, label: &str, policy: &str, words: &[&str]) -> Self {
+        let addresses = (0..network.hosts.len()).map(|host| format!("{}:8815", HostNetwork::address(host))).collect();
+        // The traffic between the namespaces does not leave this machine.
+        let words = [words, &["--insecure"]].concat();
+        let mut pool = Self { network: Some(network), ..Self::with_addresses(label, policy, addresses, &words) };
+        pool.start_members();
+        pool
+    }
+
+    fn start_members(&mut self) {
+        (0..self.members.len()).for_each(|node| self.start_member(node));
+        self.wait_until_health_is(&vec![true; self.members.len()]);
     }
 
     pub(super) fn start_member(&mut self, node: usize) {
@@ -72,7 +95,12 @@ impl ServerPool {
     /// Starts a member with these environment variables.
     fn start_member_with(&mut self, node: usize, settings: &[(&str, &str)]) {
         let words: Vec<&str> = self.server_args.iter().map(String::as_str).collect();
-        self.members[node] = Some(DataServer::start_with(&self.root, &self.addresses[node], &words, settings));
+        let mut command = match &self.network {
+            Some(network) => network.hosts[node].command(binary::path()),
+            None => Command::new(binary::path()),
+        };
+        command.envs(settings.iter().copied());
+        self.members[node] = Some(DataServer::start_command(command, &self.root, &self.addresses[node], &words));
     }
 
     pub(super) fn member_process_id(&self, node: usize) -> u32 {
@@ -82,8 +110,14 @@ impl ServerPool {
     /// Waits until each running member reports the given health of all members.
     pub(super) fn wait_until_health_is(&self, healthy: &[bool]) {
         let expected: String = healthy.iter().map(|there| if *there { '1' } else { '0' }).collect();
+        let python = pyarrow_python().expect("tools/python-packages.sh made it").command();
         for (node, _) in healthy.iter().enumerate().filter(|(_, there)| **there) {
-            run_python("pool_client.py", Path::new("-"), &[&self.addresses[node], "wait_until_health_is", &expected]);
+            let mut command = match &self.network {
+                Some(network) => network.clients.command(python.get_program()),
+                None => Command::new(python.get_program()),
+            };
+            command.arg(columns_script("pool_client.py"));
+            run_checked(command.args(["-", &self.addresses[node], "wait_until_health_is", &expected]));
         }
     }
 
@@ -96,16 +130,16 @@ impl ServerPool {
         godwit().args(words).args(["--pool", path_text(&self.description)])
     }
 
+    /// Returns the number of connections that a process has to each member.
+    pub(super) fn connections_of_process(&self, process: u32) -> Vec<usize> {
+        let peers = peer_addresses(process);
+        self.addresses.iter().map(|address| peers.iter().filter(|peer| *peer == address).count()).collect()
+    }
+
     /// Returns the index of the member to which a process has the most connections.
     pub(super) fn member_of_process(&self, process: u32) -> Option<usize> {
-        let mut each: BTreeMap<usize, usize> = BTreeMap::new();
-        for peer in peer_addresses(process) {
-            let node = self.addresses.iter().position(|address| *address == peer);
-            if let Some(node) = node {
-                *each.entry(node).or_default() += 1;
-            }
-        }
-        each.into_iter().max_by_key(|(_, count)| *count).map(|(node, _)| node)
+        let each = self.connections_of_process(process).into_iter().enumerate();
+        each.filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count).map(|(node, _)| node)
     }
 }
 
@@ -271,19 +305,19 @@ fn the_pool_name_resolves_to_healthy_members_in_rotation() {
     let asked = |name: &str, count: &str| {
         to_lines(&run_python("pool_client.py", Path::new("-"), &[&responder, "resolve_name", name, count]))
     };
-    let told = asked("storage", "6");
-    for address in &pool.addresses {
-        assert_eq!(told.iter().filter(|line| line.starts_with(&format!("0 {}", host(address)))).count(), 2, "{told:?}");
-    }
-    assert!(told.iter().all(|line| line.split(' ').count() == 4), "{told:?}");
+    // Each healthy member is the first one of two answers.
+    let check_rotation = |told: &[String], healthy: &[String]| {
+        for address in healthy {
+            let first = format!("0 {}", host(address));
+            assert_eq!(told.iter().filter(|line| line.starts_with(&first)).count(), 2, "{told:?}");
+        }
+        assert!(told.iter().all(|line| line.split(' ').count() == 1 + healthy.len()), "{told:?}");
+    };
+    check_rotation(&asked("storage", "6"), &pool.addresses);
     assert_eq!(asked("elsewhere", "1"), ["5"]);
     pool.members[2] = None;
     pool.wait_until_health_is(&[true, true, false]);
-    let told = asked("Storage", "4");
-    assert!(
-        told.iter().all(|line| line.split(' ').count() == 3 && !line.contains(&host(&pool.addresses[2]))),
-        "{told:?}"
-    );
+    check_rotation(&asked("Storage", "4"), &pool.addresses[..2]);
 }
 
 #[test]

@@ -42,7 +42,11 @@ pub fn run_query(data: &std::path::Path, sql: &str, words: &[&str]) -> GodwitOut
 
 /// Returns a builder of a command line for the godwit executable at `path`.
 pub fn godwit_at(path: &std::path::Path) -> GodwitCommand {
-    let mut command = Command::new(path);
+    godwit_by(Command::new(path))
+}
+
+/// Returns a builder of a godwit command line that begins with `command`, which ends with the program.
+pub fn godwit_by(mut command: Command) -> GodwitCommand {
     command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
     // SAFETY: between fork and exec only signal is called, which is async-signal-safe.
     unsafe {

@@ -16,6 +16,7 @@ pub mod fastq_cases;
 pub mod fault_injection;
 pub mod gatk;
 pub mod genome;
+pub mod host_network;
 pub mod metrics;
 pub mod network_namespace;
 pub mod picard;

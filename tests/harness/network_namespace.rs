@@ -43,12 +43,20 @@ impl NetworkNamespace {
         &self.name
     }
 
-    /// Returns a command line that runs a program in the namespace. The process id is that of the program, which ends with
-    /// the thread that starts it.
+    /// Returns a command line that runs a program in the namespace. The process id is that of the program, which has mounts
+    /// of its own: `/sys` shows the interfaces of the namespace. The program ends with the thread that starts it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Tool::require("ip").command();
         command.args(["netns", "exec", &self.name]).arg(program);
         end_with_this_thread(&mut command);
+        command
+    }
+
+    /// Returns a command line as [`Self::command`] does, but the program has the mounts of this process, which sees the files
+    /// that the program mounts.
+    pub fn command_with_shared_mounts(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Tool::require("nsenter").command();
+        command.arg(format!("--net=/run/netns/{}", self.name)).arg(program);
         command
     }
 
@@ -59,6 +67,20 @@ impl NetworkNamespace {
     pub fn ip(&self, text: &str) -> Output {
         let mut command = Tool::require("ip").command();
         run_checked(command.args(["-n", &self.name]).args(text.split_whitespace()))
+    }
+
+    /// Limits the rate at which an interface sends, bytes a second; with `None`, ends the limit. Needs tc(8).
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn limit_rate(&self, interface: &str, bytes_per_s: Option<u64>) {
+        let change = if bytes_per_s.is_some() { "add" } else { "del" };
+        let mut command = self.command("tc");
+        command.args(["qdisc", change, "dev", interface, "root"]);
+        if let Some(rate) = bytes_per_s {
+            command.args(["tbf", "rate", &format!("{rate}bps"), "burst", "256k", "latency", "100ms"]);
+        }
+        run_checked(&mut command);
     }
 }
 

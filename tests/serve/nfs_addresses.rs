@@ -12,11 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use godwit_tests::data_server::DataServer;
-use godwit_tests::network_namespace::NetworkNamespace;
+use godwit_tests::host_network::{HostLoss, HostNetwork};
 use godwit_tests::processes::send_signal;
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch, skip};
 
+use super::nfs_ganesha::{self, Ganesha};
 use crate::transfer::copies::pseudorandom_bytes;
 
 /// Number of members in `packaging/keepalived/godwit-nfs.conf`.
@@ -35,18 +36,9 @@ const PROGRESS_BYTES: u64 = 3 << 20;
 /// their connections. Only clients of a host without a network need it.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// A loss of the member that holds the address.
-#[derive(Clone, Copy, Debug)]
-enum Loss {
-    /// The server is killed.
-    Killed,
-    /// The server is suspended.
-    Suspended,
-    /// The link of the host is down.
-    CutOff,
-    /// The host has a link, but its packets reach no other host.
-    Isolated,
-}
+/// The health check in the shipped configuration of keepalived.
+const HEALTH_CHECK: &str =
+    "/usr/bin/curl --silent --fail --insecure --output /dev/null --max-time 0.9 https://127.0.0.1:8815/healthz/nfs";
 
 /// The progress of a program: points of time, with the bytes that were transferred until then.
 #[derive(Clone, Debug, Default)]
@@ -75,10 +67,43 @@ impl Progress {
     }
 }
 
-/// A host with a server and keepalived.
+/// The program that serves files over NFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Godwit,
+    Ganesha,
+}
+
+impl Program {
+    /// Returns the URL of a file at an address.
+    fn url(self, address: &str, path: &str) -> String {
+        let mount_port = match self {
+            Self::Godwit => 2049,
+            Self::Ganesha => nfs_ganesha::MOUNT_PORT,
+        };
+        format!("nfs://{address}/run7/{path}?nfsport=2049&mountport={mount_port}")
+    }
+}
+
+/// A running server of NFS.
+enum NfsServer {
+    Godwit(DataServer),
+    Ganesha(Ganesha),
+}
+
+impl NfsServer {
+    fn process_id(&self) -> u32 {
+        match self {
+            Self::Godwit(server) => server.process_id(),
+            Self::Ganesha(server) => server.process_id(),
+        }
+    }
+}
+
+/// A server and keepalived on a host.
 struct Member {
-    namespace: NetworkNamespace,
-    server: Option<DataServer>,
+    /// `None` between its end and the next start.
+    server: Option<NfsServer>,
     keepalived: Child,
 }
 
@@ -90,12 +115,12 @@ impl Drop for Member {
     }
 }
 
-/// The members, and the namespace of the clients.
+/// The members, and the network between them and the clients.
 struct Site {
-    clients: NetworkNamespace,
+    program: Program,
     members: Vec<Member>,
-    root: PathBuf,
-    policy: String,
+    network: HostNetwork,
+    directory: PathBuf,
 }
 
 fn path_text(path: &Path) -> String {
@@ -103,13 +128,23 @@ fn path_text(path: &Path) -> String {
 }
 
 /// Writes the configuration of keepalived for this test, and returns its path.
-fn write_configuration(directory: &Path) -> PathBuf {
+fn write_configuration(directory: &Path, program: Program) -> PathBuf {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/keepalived");
     let script = directory.join("godwit-nfs-reset");
     fs::copy(shipped.join("godwit-nfs-reset"), &script).expect("it can be copied");
     let mut text = fs::read_to_string(shipped.join("godwit-nfs.conf")).expect("it can be read");
+    let (check, user) = match program {
+        Program::Godwit => (HEALTH_CHECK.replace("https:", "http:"), "nobody"),
+        Program::Ganesha => {
+            let (check, url) = (directory.join("ganesha-answers"), program.url("127.0.0.1", ""));
+            scratch::write_executable(&check, &format!("#!/bin/sh\nexec timeout 0.9 nfs-ls '{url}' >/dev/null\n"));
+            // Other users may not read the directory of the script.
+            (path_text(&check), "root")
+        }
+    };
     for (shipped, tested) in [
-        ("https:", "http:"),
+        (HEALTH_CHECK, check.as_str()),
+        ("user nobody", &format!("user {user}")),
         ("preempt_delay 10", "preempt_delay 1"),
         ("/etc/keepalived/godwit-nfs-reset", &path_text(&script)),
         // Other users may write to the directories above the files of a test.
@@ -124,49 +159,50 @@ fn write_configuration(directory: &Path) -> PathBuf {
 }
 
 impl Site {
-    fn start(directory: &Path) -> Self {
-        let (root, policy) = (directory.join("root"), directory.join("rules.toml"));
-        fs::create_dir_all(root.join("run7")).expect("it can be made");
+    fn start(directory: &Path, program: Program) -> Self {
         let rules = "[addresses]\n'192.0.2.0/24' = 'sequencer'\n[[rule]]\nname = 'runs'\nwho = ['sequencer']\n\
                      datasets = ['run*/**']\nwrite = true\n";
-        fs::write(&policy, rules).expect("it can be written");
-        let configuration = write_configuration(directory);
-        let clients = NetworkNamespace::create("clients");
-        clients.ip("link add bridge type bridge");
-        clients.ip("address add 192.0.2.1/24 dev bridge");
-        clients.ip("link set bridge up");
-        let mut site = Self { clients, members: Vec::new(), root, policy: path_text(&policy) };
+        fs::write(directory.join("rules.toml"), rules).expect("it can be written");
+        fs::create_dir_all(directory.join("root/run7")).expect("it can be made");
+        let configuration = write_configuration(directory, program);
+        let network = HostNetwork::create(MEMBERS);
+        let mut site = Self { program, members: Vec::new(), network, directory: directory.to_owned() };
         for number in 0..MEMBERS {
-            let namespace = NetworkNamespace::create(&format!("storage{}", number + 1));
-            let peer = site.clients.name();
-            namespace.ip(&format!("link add eth0 type veth peer name port{number} netns {peer}"));
-            namespace.ip(&format!("address add 192.0.2.{}/24 dev eth0", 11 + number));
-            namespace.ip("link set eth0 up");
-            site.clients.ip(&format!("link set port{number} master bridge up"));
-            let server = Some(site.start_server(&namespace));
+            let server = Some(site.start_server(number));
             let member = directory.join(format!("storage{}", number + 1));
             let log = fs::File::create(member.with_extension("log")).expect("it can be made");
-            let mut keepalived = namespace.command("keepalived");
+            let mut keepalived = site.network.hosts[number].command("keepalived");
             keepalived.args(["--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file"]);
             keepalived.arg(&configuration).arg("--config-id").arg(format!("storage{}", number + 1));
             keepalived.arg("--pid").arg(member.with_extension("pid"));
             keepalived.arg("--vrrp_pid").arg(member.with_extension("vrrp"));
             keepalived.stdout(log.try_clone().expect("it can be cloned")).stderr(log);
             let keepalived = keepalived.spawn().expect("keepalived can be started");
-            site.members.push(Member { namespace, server, keepalived });
+            site.members.push(Member { server, keepalived });
         }
         site
     }
 
-    fn start_server(&self, namespace: &NetworkNamespace) -> DataServer {
-        let command = namespace.command(godwit_tests::binary::path());
-        let words = ["--nfs", "0.0.0.0:2049", "--policy", &self.policy, "--writable"];
-        DataServer::start_command(command, &self.root, "127.0.0.1:8815", &words)
+    /// Returns the path of a file in the directory that clients mount.
+    fn served_path(&self, name: &str) -> PathBuf {
+        self.directory.join("root/run7").join(name)
+    }
+
+    fn start_server(&self, member: usize) -> NfsServer {
+        let host = &self.network.hosts[member];
+        if self.program == Program::Ganesha {
+            let state = self.directory.join(format!("ganesha{member}"));
+            return NfsServer::Ganesha(Ganesha::start(host, &self.served_path(""), &state));
+        }
+        let policy = path_text(&self.directory.join("rules.toml"));
+        let words = ["--nfs", "0.0.0.0:2049", "--policy", &policy, "--writable"];
+        let (command, root) = (host.command(godwit_tests::binary::path()), self.directory.join("root"));
+        NfsServer::Godwit(DataServer::start_command(command, &root, "127.0.0.1:8815", &words))
     }
 
     /// Reports whether a member has an address.
     fn holds(&self, member: usize, address: &str) -> bool {
-        let shown = self.members[member].namespace.ip("-4 -brief address show dev eth0").stdout;
+        let shown = self.network.hosts[member].ip("-4 -brief address show dev eth0").stdout;
         String::from_utf8_lossy(&shown).contains(&format!(" {address}/"))
     }
 
@@ -175,36 +211,25 @@ impl Site {
         (0..MEMBERS).filter(|member| self.holds(*member, address)).collect()
     }
 
-    /// Sets the rate of the network from the clients to the servers.
+    /// Limits the rate of the network from the clients to the servers, or ends the limit.
     fn limit_rate(&self, is_limited: bool) {
-        let change = if is_limited { "add" } else { "del" };
-        let mut command = self.clients.command("tc");
-        command.args(["qdisc", change, "dev", "bridge", "root"]);
-        if is_limited {
-            let rate = format!("{RATE_BYTES_PER_S}bps");
-            command.args(["tbf", "rate", &rate, "burst", "256k", "latency", "100ms"]);
-        }
-        godwit_tests::tool::run_checked(&mut command);
+        self.network.clients.limit_rate("bridge", is_limited.then_some(RATE_BYTES_PER_S));
     }
 
-    fn lose(&mut self, loss: Loss) {
-        let server = self.members[0].server.as_ref().expect("it runs").process_id();
-        match loss {
-            Loss::Killed => drop(self.members[0].server.take()),
-            Loss::Suspended => send_signal(server, libc::SIGSTOP),
-            Loss::CutOff => drop(self.clients.ip("link set port0 down")),
-            Loss::Isolated => drop(self.clients.ip("link set port0 nomaster")),
-        }
+    /// Returns the process id of the server at the first address.
+    fn first_server(&self) -> u32 {
+        self.members[0].server.as_ref().expect("it was started").process_id()
     }
 
-    fn restore(&mut self, loss: Loss) {
-        match loss {
-            Loss::Killed => self.members[0].server = Some(self.start_server(&self.members[0].namespace)),
-            Loss::Suspended => {
-                send_signal(self.members[0].server.as_ref().expect("it runs").process_id(), libc::SIGCONT);
-            }
-            Loss::CutOff => drop(self.clients.ip("link set port0 up")),
-            Loss::Isolated => drop(self.clients.ip("link set port0 master bridge")),
+    fn lose(&self, loss: HostLoss) {
+        loss.cause(self.first_server(), Some(&self.network), 0);
+    }
+
+    fn restore(&mut self, loss: HostLoss) {
+        loss.end(self.first_server(), Some(&self.network), 0);
+        if loss == HostLoss::Killed {
+            self.members[0].server = None;
+            self.members[0].server = Some(self.start_server(0));
         }
     }
 
@@ -217,7 +242,7 @@ impl Site {
                 (known, waited_from) = (progress.bytes(), Instant::now());
             }
             if has_timer && waited_from.elapsed() > CLIENT_TIMEOUT {
-                let mut reset = self.clients.command("ss");
+                let mut reset = self.network.clients.command("ss");
                 reset.args(["--kill", "--tcp", "--no-header", "dst", ADDRESSES[0]]);
                 godwit_tests::tool::run_checked(&mut reset);
                 waited_from = Instant::now();
@@ -226,10 +251,6 @@ impl Site {
             known > before + PROGRESS_BYTES || progress.is_complete()
         });
     }
-}
-
-fn url(path: &str) -> String {
-    format!("nfs://{}/run7/{path}?nfsport=2049&mountport=2049", ADDRESSES[0])
 }
 
 /// A program that copies a file to the servers, and a thread that observes the size of the copy.
@@ -241,10 +262,15 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(site: &Site, source: &Path) -> Self {
-        let copy = site.root.join("run7/written.bin");
-        let mut command = site.clients.command("nfs-cp");
-        let program = command.arg(source).arg(url("written.bin")).stdout(Stdio::null()).spawn().expect("it starts");
+    fn start(site: &Site, source: &Path, copy: PathBuf) -> Self {
+        let name = copy.file_name().and_then(|name| name.to_str()).expect("it is text");
+        let mut command = site.network.clients.command("nfs-cp");
+        let program = command
+            .arg(source)
+            .arg(site.program.url(ADDRESSES[0], name))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
         let (progress, ended) = (Progress::default(), Arc::new(AtomicBool::new(false)));
         let (observed, is_ended) = (progress.clone(), ended.clone());
         let observer = std::thread::spawn(move || {
@@ -280,8 +306,12 @@ struct Reader {
 
 impl Reader {
     fn start(site: &Site) -> Self {
-        let mut command = site.clients.command("nfs-cat");
-        let mut program = command.arg(url("source.bin")).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut command = site.network.clients.command("nfs-cat");
+        let mut program = command
+            .arg(site.program.url(ADDRESSES[0], "source.bin"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
         let mut output = program.stdout.take().expect("it is piped");
         let (progress, rate) = (Progress::default(), Arc::new(AtomicU64::new(RATE_BYTES_PER_S)));
         let (received, present_rate) = (progress.clone(), rate.clone());
@@ -329,14 +359,12 @@ impl Reader {
     }
 }
 
-/// Loses the holder of the address while programs write and read, and restores it. Returns the longest stall of the programs
-/// after the loss, and the longest one when the address returns.
-fn lose_and_restore(site: &mut Site, loss: Loss, bytes: &[u8]) -> [Duration; 2] {
-    let copy = site.root.join("run7/written.bin");
-    // The file of an earlier loss.
-    let _ = fs::remove_file(&copy);
+/// Loses the holder of the address while programs write and read, and restores it; each loss has another number. Returns the
+/// longest stall of the programs after the loss, and the longest one when the address returns.
+fn lose_and_restore(site: &mut Site, number: usize, loss: HostLoss, bytes: &[u8]) -> [Duration; 2] {
+    let copy = site.served_path(&format!("written{number}.bin"));
     site.limit_rate(true);
-    let (writer, reader) = (Writer::start(site, &site.root.join("run7/source.bin")), Reader::start(site));
+    let (writer, reader) = (Writer::start(site, &site.served_path("source.bin"), copy.clone()), Reader::start(site));
     let wait_for_both = |site: &Site, has_timer: bool| {
         site.wait_for_progress("nfs-cp", &writer.progress, has_timer);
         site.wait_for_progress("nfs-cat", &reader.progress, has_timer);
@@ -348,7 +376,7 @@ fn lose_and_restore(site: &mut Site, loss: Loss, bytes: &[u8]) -> [Duration; 2] 
     site.lose(loss);
     reader.resume();
     wait_until("another holder", || site.holders(ADDRESSES[0]).iter().any(|member| *member != 0));
-    wait_for_both(site, matches!(loss, Loss::CutOff | Loss::Isolated));
+    wait_for_both(site, matches!(loss, HostLoss::CutOff | HostLoss::Isolated));
     let lost = writer.progress.longest_stall(lost_at).max(reader.progress.longest_stall(lost_at));
 
     reader.pause();
@@ -364,24 +392,25 @@ fn lose_and_restore(site: &mut Site, loss: Loss, bytes: &[u8]) -> [Duration; 2] 
     writer.finish();
     assert!(reader.finish() == bytes, "{loss:?}: nfs-cat has read other bytes");
     assert!(scratch::read(&copy) == bytes, "{loss:?}: nfs-cp has written other bytes");
+    fs::remove_file(&copy).expect("it was written");
     [lost, returned]
 }
 
 /// Starts the members, and loses one in each of these ways. Prints the longest stalls.
-fn measure_losses(label: &str, losses: &[Loss]) {
+fn measure_losses(label: &str, program: Program, losses: &[HostLoss]) {
     needs!("ip", "tc", "ss", "curl", "keepalived", "nfs-cp", "nfs-cat");
-    if !NetworkNamespace::are_permitted() {
+    if !HostNetwork::is_permitted() {
         skip!("network-namespaces", "network namespaces may not be made");
     }
     let directory = scratch::directory(&format!("nfs-addresses-{label}"));
-    let mut site = Site::start(&directory);
+    let mut site = Site::start(&directory, program);
     let bytes = pseudorandom_bytes(FILE_BYTES);
-    fs::write(site.root.join("run7/source.bin"), &bytes).expect("it can be written");
+    fs::write(site.served_path("source.bin"), &bytes).expect("it can be written");
     wait_until("each member holds an address", || {
         (0..MEMBERS).all(|member| site.holders(ADDRESSES[member]) == [member])
     });
-    for loss in losses {
-        let [lost, returned] = lose_and_restore(&mut site, *loss, &bytes);
+    for (number, loss) in losses.iter().enumerate() {
+        let [lost, returned] = lose_and_restore(&mut site, number, *loss, &bytes);
         eprintln!("{loss:?}: longest stall {lost:.2?}; when the address returned {returned:.2?}");
     }
 }
@@ -389,25 +418,36 @@ fn measure_losses(label: &str, losses: &[Loss]) {
 #[test]
 #[ignore = "keepalived moves an address when a busy machine delays it, and libnfs 4 does not bear that in the middle of a reply; run it by name"]
 fn clients_continue_when_the_server_at_their_address_is_killed() {
-    measure_losses("killed", &[Loss::Killed]);
+    measure_losses("killed", Program::Godwit, &[HostLoss::Killed]);
 }
 
 #[test]
 #[ignore = "keepalived moves an address when a busy machine delays it, and libnfs 4 does not bear that in the middle of a reply; run it by name"]
 fn clients_continue_when_the_server_at_their_address_hangs() {
-    measure_losses("hangs", &[Loss::Suspended]);
+    measure_losses("hangs", Program::Godwit, &[HostLoss::Suspended]);
 }
 
 #[test]
 #[ignore = "keepalived moves an address when a busy machine delays it, and libnfs 4 does not bear that in the middle of a reply; run it by name"]
 fn clients_continue_when_the_host_of_their_address_is_cut_off() {
-    measure_losses("cut-off", &[Loss::CutOff]);
+    measure_losses("cut-off", Program::Godwit, &[HostLoss::CutOff]);
+}
+
+/// Returns the losses of the long tests: each kind several times.
+fn many_losses() -> Vec<HostLoss> {
+    let rounds = std::env::var("GODWIT_NFS_LOSSES").map_or(5, |text| text.parse().expect("it is a number"));
+    [HostLoss::Killed, HostLoss::Suspended, HostLoss::CutOff, HostLoss::Isolated].repeat(rounds)
 }
 
 #[test]
 #[ignore = "losses for minutes, on a machine with nothing else to do; run it by name, with GODWIT_NFS_LOSSES"]
 fn clients_continue_after_many_losses() {
-    let rounds = std::env::var("GODWIT_NFS_LOSSES").map_or(5, |text| text.parse().expect("it is a number"));
-    let kinds = [Loss::Killed, Loss::Suspended, Loss::CutOff, Loss::Isolated];
-    measure_losses("many", &kinds.repeat(rounds));
+    measure_losses("many", Program::Godwit, &many_losses());
+}
+
+#[test]
+#[ignore = "a comparison: the same losses of nfs-ganesha (packages nfs-ganesha-vfs and rpcbind); run it by name, with GODWIT_NFS_LOSSES"]
+fn clients_of_ganesha_continue_after_many_losses() {
+    needs!("ganesha.nfsd", "rpcbind", "nfs-ls");
+    measure_losses("ganesha", Program::Ganesha, &many_losses());
 }

@@ -40,19 +40,23 @@ def fetch_from_members(address, name):
 
 
 def resolve_name(address, name, count):
-    """Resolves a name repeatedly by a DNS responder; prints the addresses of each response."""
+    """Resolves a name repeatedly by a DNS responder, as resolvers do: queries for AAAA and A. Prints the addresses of each A response."""
     host, port = address.split(":")
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(60)
-        for number in range(int(count)):
-            question = struct.pack(">6H", number, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", 1, 1)
+        for number in range(2 * int(count)):
+            kind = 28 if number % 2 == 0 else 1
+            question = struct.pack(">6H", number, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", kind, 1)
             client.sendto(question, (host, int(port)))
             answer = client.recv(512)
             identity, flags, _, answers, _, _ = struct.unpack(">6H", answer[:12])
             assert identity == number and flags & 0x8000, answer
             records = answer[len(question) :]
-            print(flags & 15, *[socket.inet_ntoa(records[16 * at + 12 : 16 * at + 16]) for at in range(answers)])
+            if kind == 1:
+                print(flags & 15, *[socket.inet_ntoa(records[16 * at + 12 : 16 * at + 16]) for at in range(answers)])
+            else:
+                assert not records, answer
 
 
 if __name__ == "__main__":

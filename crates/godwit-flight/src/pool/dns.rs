@@ -2,8 +2,8 @@
 //! the member that the load balancer assigns.
 //!
 //! The DNS server is for clients without support for pools, which find servers by a host name. The load balancer counts
-//! each query as one client, like a lease. Other names, query types except A, AAAA and ANY, zone transfers, and DNS
-//! over TCP are not supported.
+//! each query as one client, like a lease, unless no member has an address of the queried type: resolvers query both types
+//! for one client. Other names, query types except A, AAAA and ANY, zone transfers, and DNS over TCP are not supported.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,8 +11,6 @@ use std::sync::Arc;
 use tokio::net::UdpSocket;
 
 use super::membership::Membership;
-use crate::lease_header::MemberLeaseId;
-use godwit_auth::random_bytes;
 
 /// Size of the header of a DNS message.
 const DNS_HEADER_BYTES: usize = 12;
@@ -43,7 +41,7 @@ pub async fn serve_dns(socket: UdpSocket, pool: Arc<Membership>) {
         let answer = match DnsQuestion::parse(&bytes[..count], pool.name()) {
             Err(answer) => answer,
             Ok(question) => {
-                let addresses = pool.lease_addresses(MemberLeaseId::from_le_bytes(random_bytes())).await;
+                let addresses = pool.lease_addresses(|address| question.accepts(address)).await;
                 question.encode_response(&addresses)
             }
         };
@@ -87,13 +85,17 @@ impl<'q> DnsQuestion<'q> {
         Ok(Self { message: &message[..end], record_type })
     }
 
-    /// Encodes the response with the addresses of the requested record type, in the given order.
-    fn encode_response(&self, addresses: &[IpAddr]) -> Vec<u8> {
-        let wanted = |address: &&IpAddr| match self.record_type {
+    /// Returns whether an address is of the requested record type.
+    fn accepts(&self, address: &IpAddr) -> bool {
+        match self.record_type {
             TYPE_ANY => true,
             kind => kind == if address.is_ipv4() { TYPE_A } else { TYPE_AAAA },
-        };
-        let addresses: Vec<&IpAddr> = addresses.iter().filter(wanted).take(MAX_ADDRESSES).collect();
+        }
+    }
+
+    /// Encodes the response with these addresses, in the given order.
+    fn encode_response(&self, addresses: &[IpAddr]) -> Vec<u8> {
+        let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
         let mut answer = self.message.to_vec();
         answer[2] = RESPONSE | AUTHORITATIVE | (answer[2] & RECURSION_DESIRED);
         answer[3] = 0;
@@ -163,7 +165,9 @@ mod tests {
         let addresses: Vec<IpAddr> = ["10.0.0.2", "2001:db8::1", "10.0.0.1"].map(|text| text.parse().unwrap()).to_vec();
         let count_and_records = |kind| {
             let asked = question("Storage.Example", kind);
-            let answer = DnsQuestion::parse(&asked, "storage.example").ok().unwrap().encode_response(&addresses);
+            let question = DnsQuestion::parse(&asked, "storage.example").ok().unwrap();
+            let accepted: Vec<IpAddr> = addresses.iter().copied().filter(|ip| question.accepts(ip)).collect();
+            let answer = question.encode_response(&accepted);
             assert_eq!((&answer[..2], answer[2] & RESPONSE, answer[3]), (&asked[..2], RESPONSE, 0));
             (answer[7], answer[asked.len()..].to_vec())
         };

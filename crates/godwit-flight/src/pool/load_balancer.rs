@@ -340,8 +340,7 @@ impl LoadBalancer {
 
     fn remove_lease(&mut self, id: MemberLeaseId) {
         if let Some(lease) = self.leases.remove(&id).filter(|grant| !grant.is_reported) {
-            let member = &mut self.members[lease.member];
-            member.unreported_leases = member.unreported_leases.saturating_sub(1);
+            self.close_stream(lease.member);
         }
     }
 }

@@ -468,15 +468,10 @@ async fn probe_with_retry(member: &Member, client: &Client) -> Option<Client> {
             Client::connect(&member.address, member.security.clone(), TransportOptions::default()).await.ok()?;
         is_there(probe(&other).await).then_some(other)
     };
-    tokio::pin!(here);
+    tokio::pin!(here, again);
     // If the connection is broken, the probe fails immediately and is repeated immediately.
-    let first = tokio::time::timeout(PROBE_RETRY_DELAY, here.as_mut()).await;
-    if let Ok(Some(client)) = first {
-        return Some(client);
-    }
-    tokio::pin!(again);
-    if first.is_ok() {
-        return again.await;
+    if let Ok(first) = tokio::time::timeout(PROBE_RETRY_DELAY, here.as_mut()).await {
+        return if first.is_some() { first } else { again.await };
     }
     tokio::select! {
         Some(client) = here => Some(client),

@@ -298,13 +298,19 @@ impl Membership {
         &self.options.name
     }
 
-    /// Selects a member for lease `id`. Returns the IP addresses of the members, the selected one first.
-    pub(super) async fn lease_addresses(&self, id: MemberLeaseId) -> Vec<IpAddr> {
-        let member_at = |location| self.options.members.iter().find(|member| member.location == location);
-        let address = |location: String| match &member_at(location)?.address {
-            Address::Tcp(address) => Some(address.ip()),
+    /// Selects a member for a client without support for pools. Returns the IP addresses of the members that `accepts` accepts,
+    /// that of the selected member first. If there are none, no lease is counted.
+    pub(super) async fn lease_addresses(&self, accepts: impl Fn(&IpAddr) -> bool) -> Vec<IpAddr> {
+        let ip = |member: &Member| match &member.address {
+            Address::Tcp(address) => Some(address.ip()).filter(&accepts),
             Address::Unix(_) => None,
         };
+        let members = &self.options.members;
+        if !members.iter().any(|member| ip(member).is_some()) {
+            return Vec::new();
+        }
+        let address = |location: String| ip(members.iter().find(|member| member.location == location)?);
+        let id = MemberLeaseId::from_le_bytes(random_bytes());
         self.lease_locations(id).await.into_iter().filter_map(address).collect()
     }
 

@@ -7,9 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use godwit_delta::LoadedReference;
 use godwit_delta::bgzf_recompression::{BgzfBlockWriter, BlockSpec, SharedCell, decode_block_specs};
-use godwit_delta::{DeltaError, unpack};
+use godwit_delta::{DeltaError, LoadedReference, unpack};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
