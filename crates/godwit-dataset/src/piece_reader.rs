@@ -18,9 +18,11 @@ const MAX_BATCHES_AHEAD: usize = 8;
 /// Maximum number of pieces that are read in advance in this process. Other streams are read on the threads of their
 /// callers, so that thousands of slow clients need no memory for batches.
 const MAX_PIECES_AHEAD: usize = 32;
-/// Longest time for which a batch that was read in advance waits. A stream whose caller takes longer is then read on the
-/// thread of the caller, so that slow clients do not hold all pieces.
+/// Longest time for which the oldest batch of a piece waits when no more batches may be read. The batches are then dropped,
+/// so that clients that stop do not hold all pieces.
 const MAX_WAIT: Duration = Duration::from_secs(2);
+/// Number of pieces of a stream that are read on the thread of its caller after its batches have waited for too long.
+const PIECES_AFTER_WAIT: u32 = 16;
 
 /// Number of pieces that are read in advance, or have been read and not been used.
 static PIECE_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +43,8 @@ pub fn read_pieces(dataset: &Arc<dyn Dataset>, scan: &Scan, part: &ScanPart) -> 
         pieces: pieces.into_iter(),
         ahead: VecDeque::new(),
         current: Box::new(std::iter::empty()),
-        is_slow: Arc::default(),
+        was_late: Arc::default(),
+        pieces_alone: 0,
     }))
 }
 
@@ -63,7 +66,7 @@ impl Drop for AheadPermit {
     }
 }
 
-/// What the pieces are read from.
+/// The dataset and the scan whose pieces are read.
 #[derive(Clone)]
 struct Source {
     dataset: Arc<dyn Dataset>,
@@ -77,12 +80,12 @@ impl Source {
     }
 
     /// Reads a piece, some batches in advance, and sends its batches and `None` after them. Ends early, without `None`,
-    /// if a batch has waited for `max_wait`, and then sets `is_slow`.
+    /// if a batch has waited for `max_wait`, and then sets `was_late`.
     fn send(
         &self,
         piece: &ScanPart,
         sender: &Sender<Option<Result<RecordBatch, DatasetError>>>,
-        is_slow: &AtomicBool,
+        was_late: &AtomicBool,
         max_wait: Duration,
     ) {
         let mut batches = self.read(piece);
@@ -93,7 +96,7 @@ impl Source {
             match sender.send_timeout(message, timeout) {
                 Ok(()) => {}
                 Err(SendTimeoutError::Timeout(message)) if may_read => ahead.push_front(message),
-                Err(SendTimeoutError::Timeout(_)) => return is_slow.store(true, Ordering::Relaxed),
+                Err(SendTimeoutError::Timeout(_)) => return was_late.store(true, Ordering::Relaxed),
                 Err(SendTimeoutError::Disconnected(_)) => return,
             }
             if may_read {
@@ -112,25 +115,30 @@ struct PieceReader {
     ahead: VecDeque<BatchReader>,
     /// The remaining batches of the current piece.
     current: BatchReader,
-    /// Whether the caller has let a batch that was read in advance wait for too long.
-    is_slow: Arc<AtomicBool>,
+    /// Whether a batch that was read in advance has waited for too long since the last piece began.
+    was_late: Arc<AtomicBool>,
+    /// Number of the next pieces for which no thread is started.
+    pieces_alone: u32,
 }
 
 impl PieceReader {
     /// Starts threads for the next pieces, as far as the limits permit it.
     fn read_ahead(&mut self) {
+        if self.was_late.swap(false, Ordering::Relaxed) {
+            self.pieces_alone = PIECES_AFTER_WAIT;
+        }
         while self.ahead.len() < PIECES_AHEAD
-            && !self.is_slow.load(Ordering::Relaxed)
+            && self.pieces_alone == 0
             && let Some(piece) = self.pieces.as_slice().first()
             && let Some(permit) = AheadPermit::try_acquire()
         {
             let (sender, receiver) = crossbeam_channel::bounded(0);
             let piece_ahead = PieceAhead { source: self.source.clone(), piece: piece.clone(), receiver, used: 0 };
-            let (source, piece, is_slow) = (self.source.clone(), piece.clone(), self.is_slow.clone());
+            let (source, piece, was_late) = (self.source.clone(), piece.clone(), self.was_late.clone());
             let thread = std::thread::Builder::new().name("piece".to_owned());
             let started = thread.spawn(move || {
                 let _permit = permit;
-                source.send(&piece, &sender, &is_slow, MAX_WAIT);
+                source.send(&piece, &sender, &was_late, MAX_WAIT);
             });
             // If no thread can be started, the caller reads the piece.
             if started.is_err() {
@@ -145,6 +153,7 @@ impl PieceReader {
     fn next_piece(&mut self) -> Option<BatchReader> {
         self.read_ahead();
         let Some(batches) = self.ahead.pop_front() else {
+            self.pieces_alone = self.pieces_alone.saturating_sub(1);
             return self.pieces.next().map(|piece| self.source.read(&piece));
         };
         self.read_ahead();
@@ -170,14 +179,27 @@ impl PieceAhead {
                 return rest.next();
             }
             let Ok(message) = self.receiver.recv() else {
-                let mut batches = self.source.read(&self.piece);
-                batches.by_ref().take(self.used).for_each(drop);
-                return rest.insert(batches).next();
+                return rest.insert(self.read_rest()).next();
             };
             self.used += 1;
             message
         })
         .fuse()
+    }
+
+    /// Reads the piece again, and returns the batches after those that were received. If the dataset has fewer, or one of
+    /// them cannot be read any more, an error is the only item.
+    fn read_rest(&self) -> BatchReader {
+        let mut batches = self.source.read(&self.piece);
+        for _ in 0..self.used {
+            let error = match batches.next() {
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => error,
+                None => DatasetError::Data("the dataset has changed while it was read; request it again".into()),
+            };
+            return Box::new(std::iter::once(Err(error)));
+        }
+        batches
     }
 }
 
@@ -285,20 +307,30 @@ mod tests {
         assert_eq!(rows.into_iter().map(Result::unwrap).collect::<Vec<_>>(), (0..7).collect::<Vec<_>>());
     }
 
-    #[test]
-    fn a_late_caller_reads_the_rest_of_a_piece() {
-        let source = Source { dataset: Arc::new(Numbers { damaged: None }), scan: Scan::default() };
-        let (piece, is_slow) = (ScanPart { ranges: vec![(0, 40)] }, AtomicBool::new(false));
+    /// Reads a piece of 40 batches of which the caller receives one in time. `damaged` is that of the second reading.
+    fn read_late(damaged: Option<u64>) -> Vec<Result<i64, String>> {
+        let source = |damaged| Source { dataset: Arc::new(Numbers { damaged }), scan: Scan::default() };
+        let (piece, was_late) = (ScanPart { ranges: vec![(0, 40)] }, AtomicBool::new(false));
         let (sender, receiver) = crossbeam_channel::bounded(0);
         let first = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| source.send(&piece, &sender, &is_slow, Duration::from_millis(1)));
+            let thread = scope.spawn(|| source(None).send(&piece, &sender, &was_late, Duration::from_millis(1)));
             let first = receiver.recv().unwrap().unwrap().unwrap();
             thread.join().unwrap();
             number(&first)
         });
         drop(sender);
-        assert!(first == 0 && is_slow.into_inner());
-        let rest = PieceAhead { source, piece, receiver, used: 1 }.batches();
-        assert_eq!(rest.map(|batch| number(&batch.unwrap())).collect::<Vec<_>>(), (1..40).collect::<Vec<_>>());
+        assert!(first == 0 && was_late.into_inner());
+        let rest = PieceAhead { source: source(damaged), piece, receiver, used: 1 }.batches();
+        rest.map(|batch| batch.map(|batch| number(&batch)).map_err(|error| error.to_string())).collect()
+    }
+
+    #[test]
+    fn a_late_caller_reads_the_rest_of_a_piece() {
+        assert_eq!(read_late(None), (1..40).map(Ok).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_piece_that_cannot_be_read_again_is_an_error() {
+        assert_eq!(read_late(Some(0)), [Err("damaged".to_owned())]);
     }
 }

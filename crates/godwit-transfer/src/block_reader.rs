@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
 use parking_lot::Mutex;
@@ -25,6 +27,10 @@ pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 20;
 const READ_AHEAD_BYTES: u64 = 4 << 20;
 /// Largest number of files whose block hashes are cached. Memory: 128 bytes of hashes for each MiB of a file.
 const MAX_CACHED_FILES: usize = 256;
+
+/// Time after the last change of a file from which on block hashes are cached. A file that is changed again in this time
+/// may have the same version, because file systems store times in steps of up to two seconds.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Hashes of the blocks of a file by block index; `None` for blocks that were not hashed yet.
 type SharedBlockHashes = Arc<Mutex<Vec<Option<BlockHash>>>>;
@@ -64,7 +70,7 @@ impl BlockHashCache {
                     data.clear();
                     open.append_block(block, &mut data)?;
                     let hash = hash_block(&data, block, open.size_bytes);
-                    known.lock()[block as usize] = Some(hash);
+                    known.lock()[block as usize] = open.is_settled.then_some(hash);
                     hash
                 }
             });
@@ -80,6 +86,8 @@ struct SourceFile {
     file: File,
     version: u64,
     size_bytes: u64,
+    /// Whether the file has not been changed for [`SETTLE_TIME`].
+    is_settled: bool,
     /// End of the bytes that the kernel was advised to read in advance.
     advised_end: u64,
 }
@@ -88,7 +96,9 @@ impl SourceFile {
     fn open(path: &Path, version: u64) -> Result<Self, TransferError> {
         let (file, metadata) = open_for_reading(path)?;
         let size_bytes = metadata.len();
-        let open = Self { path: path.to_owned(), file, version, size_bytes, advised_end: 0 };
+        let changed = UNIX_EPOCH + Duration::from_secs(metadata.ctime().max(0) as u64);
+        let is_settled = changed.elapsed().is_ok_and(|elapsed| elapsed > SETTLE_TIME);
+        let open = Self { path: path.to_owned(), file, version, size_bytes, is_settled, advised_end: 0 };
         if file_version(&metadata) == version { Ok(open) } else { Err(open.changed_error()) }
     }
 
@@ -143,7 +153,7 @@ impl SourceFile {
                 let (start, end) = block_byte_range(block, self.size_bytes);
                 let start_in_data = before + (start - first * BLOCK_BYTES) as usize;
                 let hash = hash_block(&data[start_in_data..][..(end - start) as usize], block, self.size_bytes);
-                known.lock()[block as usize] = Some(hash);
+                known.lock()[block as usize] = self.is_settled.then_some(hash);
                 hash
             })
         });
@@ -305,7 +315,7 @@ mod tests {
     use crate::copy_protocol::BlockBatch;
 
     #[test]
-    fn a_block_is_hashed_once_and_again_after_its_hash_was_wrong() -> Result<(), Box<dyn std::error::Error>> {
+    fn a_block_is_hashed_again_after_its_hash_was_wrong() -> Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("file");
         let content: Vec<u8> = (0..3 * BLOCK_BYTES + 5).map(|at| (at / 100) as u8).collect();

@@ -133,7 +133,6 @@ impl CacheRequest {
                 _ => ranges.push(ReadRange {
                     start: piece.block,
                     end: piece.block + 1,
-                    bypass_cache: false,
                     ..self.read_request.ranges[piece.range_index].clone()
                 }),
             }

@@ -130,8 +130,10 @@ impl RemoteFiles {
             if !is_repeated {
                 return Err(call_error(path, error));
             }
-            if !is_damaged(&error) {
-                control.disconnect();
+            match is_damaged(&error) {
+                // The hashes may be those of other bytes.
+                true => store.hashes = Arc::default(),
+                false => control.disconnect(),
             }
             drop(call);
             tokio::time::sleep(READ_RETRY_DELAY).await;
