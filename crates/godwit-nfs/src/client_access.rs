@@ -4,6 +4,7 @@
 //! if it may read or write files in it. A file of which only some rows may be read is visible, but cannot be read.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
@@ -99,10 +100,17 @@ impl ClientAccess {
         }
         // Entries that cannot be read are not visible.
         let listed = root.list(path).into_iter().flatten().map_while(Result::ok);
-        listed.filter(|entry| !is_hidden(&entry.name) && entry.may_be_served()).any(|entry| {
-            let is_directory = entry.file_type == rustix::fs::FileType::Directory;
-            self.sees(client, root, &path.join(&entry.name), is_directory)
-        })
+        // The listing is closed before further directories are listed, so that one directory is open at a time.
+        let mut directories = Vec::new();
+        for entry in listed.filter(|entry| !is_hidden(&entry.name) && entry.may_be_served()) {
+            let path = path.join(&entry.name);
+            if entry.file_type == rustix::fs::FileType::Directory {
+                directories.push(path);
+            } else if self.sees(client, root, &path, false) {
+                return true;
+            }
+        }
+        directories.iter().any(|directory| self.sees(client, root, directory, true))
     }
 
     /// Authorizes access to a file, and returns the name of the rule; it is empty without rules.
@@ -165,11 +173,19 @@ impl ClientAccess {
         ] {
             self.authorize(client, &path.join(ANY_FILE), access)?;
         }
+        let authorize_child = |name: &OsStr| {
+            let child = root.child(node, name)?;
+            self.authorize_rename(client, root, &child, &destination.join(name))
+        };
+        // The listing is closed before further directories are listed, so that one directory is open at a time.
+        let mut directories = Vec::new();
         for entry in root.list(&node.path)? {
-            let name = entry?.name;
-            let child = root.child(node, &name)?;
-            self.authorize_rename(client, root, &child, &destination.join(&name))?;
+            let entry = entry?;
+            match entry.may_be_directory() {
+                true => directories.push(entry.name),
+                false => authorize_child(&entry.name)?,
+            }
         }
-        Ok(())
+        directories.iter().try_for_each(|name| authorize_child(name))
     }
 }

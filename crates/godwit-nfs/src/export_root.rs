@@ -34,6 +34,9 @@ const MAX_CACHED_PATHS: usize = 100_000;
 const OPEN_FILE_PREFIX: &[u8] = b".nfs";
 /// Number of entries of each searched directory for which the listed inode number is compared with that of the file.
 const MAX_COMPARED_ENTRIES: usize = 8;
+/// Maximum number of attempts to open a file whose mode does not permit it, because other servers of the pool may restore
+/// the mode at any moment.
+const MAX_OPEN_ATTEMPTS: usize = 10;
 /// Bits of the mode that a process needs to read and write a file of its user.
 pub(crate) const SERVER_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Flags by which a path is resolved. Other file systems that are mounted below the root are not served, because handles
@@ -61,6 +64,11 @@ impl Node {
 
     pub(crate) fn file_type(&self) -> Option<ftype3> {
         served_type(&self.found)
+    }
+
+    /// Reports whether the mode of the file has all of these bits.
+    pub(crate) fn has_mode(&self, bits: Mode) -> bool {
+        Mode::from_raw_mode(self.found.stx_mode.into()).contains(bits)
     }
 }
 
@@ -280,8 +288,10 @@ impl ExportRoot {
         is_inspecting: bool,
     ) -> Result<Option<Node>, nfsstat3> {
         let Some(listed) = if_accessible(self.list(directory))? else { return Ok(None) };
+        // The listing is closed before the directories are searched, so that a search has one open directory.
+        let mut directories = Vec::new();
         for (number, entry) in listed.enumerate() {
-            let Some(entry) = if_accessible(entry)? else { return Ok(None) };
+            let Some(entry) = if_accessible(entry)? else { break };
             let path = directory.join(&entry.name);
             if number < MAX_COMPARED_ENTRIES {
                 self.compare_inode(&path, entry.inode)?;
@@ -291,15 +301,19 @@ impl ExportRoot {
                 false => Some(entry.inode),
             };
             let Some(inode) = inode else { continue };
-            let node = match handle.parents.get(level) {
-                None if inode == handle.inode => self.open_if_matching(handle, path)?,
-                Some(hash) if entry.may_be_directory() && *hash == directory_hash(inode) => {
-                    self.search(handle, &path, level + 1, is_inspecting)?
+            match handle.parents.get(level) {
+                None if inode == handle.inode => {
+                    if let Some(node) = self.open_if_matching(handle, path)? {
+                        return Ok(Some(node));
+                    }
                 }
-                _ => None,
-            };
-            if node.is_some() {
-                return Ok(node);
+                Some(hash) if entry.may_be_directory() && *hash == directory_hash(inode) => directories.push(path),
+                _ => {}
+            }
+        }
+        for directory in directories {
+            if let Some(node) = self.search(handle, &directory, level + 1, is_inspecting)? {
+                return Ok(Some(node));
             }
         }
         Ok(None)
@@ -327,7 +341,8 @@ impl ExportRoot {
         Ok(entries.filter(|entry| !matches!(entry, Ok(entry) if !is_usable(&entry.name))))
     }
 
-    /// Opens a file or directory for reading, writing or syncing.
+    /// Opens a file or directory for reading, writing or syncing, whatever its mode is if it belongs to the user of the
+    /// server.
     ///
     /// # Errors
     /// `STALE` if the path has got another file at this moment; those of the file system.
@@ -350,22 +365,36 @@ impl ExportRoot {
     /// whatever its mode is, but NFSv3 has no open files: the server opens the file for each call. A process without the
     /// rights of root can do so only by a change of the mode, which lasts for a moment.
     ///
+    /// Other servers of the pool may change and restore the mode at the same time. So the mode is changed only if it does
+    /// not permit the access already, restored only if it is still the changed one, and the file is opened again if
+    /// another server has restored the mode too early.
+    ///
     /// # Errors
     /// `ACCES` if the file belongs to another user, or if its mode is not the reason; those of the file system.
     fn open_as_owner(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, nfsstat3> {
         let _lock = self.mode_changes.lock(node.found.stx_ino);
-        let found = inspect(&node.descriptor)?;
-        let mode = Mode::from_raw_mode(found.stx_mode.into());
-        if found.stx_uid != geteuid().as_raw() || mode.contains(SERVER_FILE_MODE) {
+        if node.found.stx_uid != geteuid().as_raw() {
             return Err(nfsstat3::NFS3ERR_ACCES);
         }
+        let current_mode = || inspect(&node.descriptor).map(|found| Mode::from_raw_mode(found.stx_mode.into()));
         // A descriptor of `O_PATH` has no fchmod(2).
         let place = format!("/proc/self/fd/{}", node.descriptor.as_raw_fd());
         let set_mode = |mode| chmod(&place, mode).map_err(status);
-        set_mode(mode | SERVER_FILE_MODE)?;
-        let opened = self.open_path(&node.path, flags);
-        set_mode(mode)?;
-        opened
+        for _ in 0..MAX_OPEN_ATTEMPTS {
+            let mode = current_mode()?;
+            let changed_mode = mode | SERVER_FILE_MODE;
+            if changed_mode != mode {
+                set_mode(changed_mode)?;
+            }
+            let opened = self.open_path(&node.path, flags);
+            if changed_mode != mode && current_mode()? == changed_mode {
+                set_mode(mode)?;
+            }
+            if !matches!(opened, Err(nfsstat3::NFS3ERR_ACCES)) {
+                return opened;
+            }
+        }
+        Err(nfsstat3::NFS3ERR_ACCES)
     }
 
     /// Sets the mode of an open file or directory.
@@ -414,7 +443,8 @@ impl ExportRoot {
 }
 
 impl ListedEntry {
-    fn may_be_directory(&self) -> bool {
+    /// Reports whether the entry is a directory, as far as the directory stores it.
+    pub(crate) fn may_be_directory(&self) -> bool {
         matches!(self.file_type, FileType::Directory | FileType::Unknown)
     }
 

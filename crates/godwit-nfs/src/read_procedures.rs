@@ -13,7 +13,7 @@ use nfs3_types::nfs3::{
     READLINK3resok, ftype3, nfspath3, nfsstat3, nfstime3,
 };
 use nfs3_types::xdr_codec::{Opaque, Void};
-use rustix::fs::{OFlags, readlinkat};
+use rustix::fs::{Mode, OFlags, readlinkat};
 
 use crate::arguments::{Arguments, EntryName, MalformedArguments};
 use crate::attributes::{attributes, io_status, optional_attributes, status};
@@ -98,7 +98,8 @@ impl Export {
         Ok(reply(granted, ACCESS3resfail::default()))
     }
 
-    /// Returns the kinds of access that a client has to a file, as bits of `ACCESS`.
+    /// Returns the kinds of access that a client has to a file, as bits of `ACCESS`. Clients check them when a program opens
+    /// a file, so they follow the mode of the file, unlike reads and writes of open files.
     fn granted_access(&self, client: &Client, node: &Node) -> u32 {
         if node.is_directory() {
             let change = match self.access.authorize_change(client, &node.path, true) {
@@ -108,12 +109,11 @@ impl Export {
             return ACCESS3_READ | ACCESS3_LOOKUP | change;
         }
         let may = |access| self.access.authorize(client, &node.path, access).is_ok();
-        let read = match may(FileAccess::Read) {
-            true if node.found.stx_mode & EXECUTE_BITS != 0 => ACCESS3_READ | ACCESS3_EXECUTE,
-            true => ACCESS3_READ,
-            false => 0,
-        };
-        read | if may(FileAccess::Write) { ACCESS3_MODIFY | ACCESS3_EXTEND } else { 0 }
+        let (may_read, may_write) = (may(FileAccess::Read), may(FileAccess::Write));
+        let read = if may_read && node.has_mode(Mode::RUSR) { ACCESS3_READ } else { 0 };
+        let execute = if may_read && node.found.stx_mode & EXECUTE_BITS != 0 { ACCESS3_EXECUTE } else { 0 };
+        let write = if may_write && node.has_mode(Mode::WUSR) { ACCESS3_MODIFY | ACCESS3_EXTEND } else { 0 };
+        read | execute | write
     }
 
     pub(crate) fn read_link(

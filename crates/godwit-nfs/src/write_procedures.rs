@@ -279,6 +279,9 @@ impl Export {
     }
 
     /// Uses an existing file instead of a new one, if the client permits it.
+    ///
+    /// # Errors
+    /// `EXIST` if the client requires a new file; `ACCES` if the file must be truncated and its mode does not permit it.
     fn use_existing_file(
         &self,
         client: &Client,
@@ -292,6 +295,10 @@ impl Export {
         }
         match mode {
             CreateMode::Unchecked(NewAttributes { size_bytes: Some(size), .. }) => {
+                if !node.has_mode(Mode::WUSR) {
+                    // A repeated call finds the file that it has created with this mode and size before.
+                    return if node.found.stx_size == *size { Ok(()) } else { Err(nfsstat3::NFS3ERR_ACCES) };
+                }
                 let file = self.root.open_node(&node, OFlags::WRONLY)?;
                 ftruncate(&file, *size).map_err(status)?;
                 self.synced(file.sync_all())

@@ -1,7 +1,7 @@
 //! Changes of names: directories, removals and renames.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -78,23 +78,31 @@ impl FileTree {
         (new_parent, new_name): (u64, &OsStr),
         replace: bool,
     ) -> Result<(), StorageError> {
+        let find_paths =
+            || Ok::<_, StorageError>((self.child_path(parent, name)?, self.new_path(new_parent, new_name)?));
         loop {
-            let (from, to) = (self.child_path(parent, name)?, self.new_path(new_parent, new_name)?);
+            let (from, to) = find_paths()?;
             if from == to {
                 return match self.look_up_exists(&from)? {
                     true => Ok(()),
                     false => Err(StorageError::new(libc::ENOENT, &from)),
                 };
             }
-            if self.try_rename(&from, &to, replace)? {
+            if self.try_rename(&from, &to, replace, find_paths)? {
                 return Ok(());
             }
         }
     }
 
-    /// Renames an entry; returns false if a program has opened one of the files, begun or ended to write it, or renamed its
-    /// directory meanwhile.
-    fn try_rename(&self, from: &Path, to: &Path, replace: bool) -> Result<bool, StorageError> {
+    /// Renames an entry. Returns false if meanwhile a program has opened the file that is replaced, begun or ended to write
+    /// one of the files, or renamed one of the directories that contain them: `find_paths` then returns other paths.
+    fn try_rename(
+        &self,
+        from: &Path,
+        to: &Path,
+        replace: bool,
+        find_paths: impl Fn() -> Result<(PathBuf, PathBuf), StorageError>,
+    ) -> Result<bool, StorageError> {
         self.keep_content(to)?;
         // Nothing is stored at either path meanwhile. Two renames lock in the same order, that of the paths.
         let (moved_file, replaced_file) = (self.staged_at(from), self.staged_at(to));
@@ -113,8 +121,11 @@ impl FileTree {
         }
         self.keep_content(to)?;
         let _rename = self.uploads.begin_rename(from);
+        // No other rename changes a path from here on.
         let _change = self.lock_version_changes();
-        if !is_same_content(self.staged_at(from).as_ref(), moved_file.as_ref())
+        let (present_from, present_to) = find_paths()?;
+        if (present_from.as_path(), present_to.as_path()) != (from, to)
+            || !is_same_content(self.staged_at(from).as_ref(), moved_file.as_ref())
             || !is_same_content(self.staged_at(to).as_ref(), replaced_file.as_ref())
             || (replaced_file.is_none() && self.open_number(to).is_some())
         {

@@ -267,6 +267,27 @@ fn a_file_that_is_uploaded_while_its_directory_is_renamed_arrives_under_the_new_
 }
 
 #[test]
+fn a_file_is_renamed_into_a_directory_that_is_renamed_while_the_file_is_uploaded() {
+    let (fixture, storage) = fixture_of(|root| Arc::new(SlowStorage::new(root)));
+    let tree = &fixture.tree;
+    let (directory, _) = tree.create_directory(ROOT_INODE, "d".as_ref(), 0o755).unwrap();
+    let (_, written) = fixture.create("written");
+    tree.write(written, 0, b"written").unwrap();
+    let uploads = storage.hold_uploads();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| tree.rename((ROOT_INODE, "written".as_ref()), (directory, "moved".as_ref()), true));
+        storage.wait_for_uploads(1);
+        let renamed = tree.rename((ROOT_INODE, "d".as_ref()), (ROOT_INODE, "e".as_ref()), true);
+        drop(uploads);
+        slow.join().unwrap().unwrap();
+        renamed.unwrap();
+    });
+    tree.release(written);
+    assert_eq!(fixture.stored("e/moved").as_deref(), Some(&b"written"[..]));
+    assert_eq!(fixture.stored("written"), None);
+}
+
+#[test]
 fn a_directory_is_not_replaced_while_a_file_in_it_is_not_stored() {
     let fixture = fixture();
     let tree = &fixture.tree;
