@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::GodwitOutput;
+use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::processes::{send_signal, wait_for_children, wait_until_exited};
 use godwit_tests::slurm;
 use godwit_tests::ssh_server::{self, SshServer};
@@ -125,9 +125,11 @@ fn what_cannot_be_searched_is_rejected_before_a_job_is_submitted_as_in_one_proce
     let file = directory.join("file");
     fs::write(&file, "").expect("scratch can be written");
     let below_file = file.join("hits.tsv");
+    fs::write(directory.join("damaged.pal"), "TITLE damaged\nDBLIST no_such_volume\n").expect("scratch can be written");
+    let damaged = format!("blastp -db {} -query far.fa", directory.join("damaged").display());
     let summary = format!("--summary {}", below_file.display());
     for (options, command, out, code, said) in [
-        ("", "blastp -db no_such_database -query far.fa", &out, 3, "no_such_database"),
+        ("", damaged.as_str(), &out, 3, "no_such_volume"),
         ("", "blastp -db proteins -query no_such_query.fa", &out, EXIT_MACHINE, "no_such_query.fa"),
         ("", "blastp -db proteins -query proteins.pin", &out, 3, "is not FASTA"),
         ("", "blastp -db proteins -query far.fa -evalue x", &out, EXIT_USAGE, "evalue"),
@@ -145,8 +147,23 @@ fn what_cannot_be_searched_is_rejected_before_a_job_is_submitted_as_in_one_proce
             job.assert_rejected(&[code], &[said]);
             assert_eq!(job.stderr, here.stderr, "{command}");
         }
-        assert_eq!(scratch::entry_names(&directory), ["file"], "{command}: nothing is submitted");
+        assert_eq!(scratch::entry_names(&directory), ["damaged.pal", "file"], "{command}: nothing is submitted");
     }
+}
+
+#[test]
+fn a_database_that_only_the_hosts_of_a_job_may_have_is_a_warning() {
+    needs!("makeblastdb");
+    needs_slurm!();
+    let (directory, out, _) = output_paths("search-absent-database");
+    let search = godwit().current_dir(&databases().directory).args(["search", "--on", "slurm", "--dry-run", "--"]);
+    let search = search.args(["blastp", "-db", "no_such_database", "-query", "far.fa", "-out"]).arg(&out);
+    let shown = search.env("SLURM_CONF", slurm::shared_cluster().slurm_conf()).run_ok();
+    assert!(shown.stdout.contains("#SBATCH --nodes=1"), "{}", shown.describe());
+    for words in ["is not found on this host", "no_such_database"] {
+        assert!(shown.stderr.contains(words), "{words} is not in {}", shown.describe());
+    }
+    assert_eq!(scratch::entry_names(&directory), [] as [&str; 0], "nothing is submitted");
 }
 
 #[test]

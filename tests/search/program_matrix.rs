@@ -106,6 +106,10 @@ fn every_command_at_every_number_of_parts_writes_the_bytes_of_one_pass() {
         Ok(text) => text.split(',').map(|round| round.parse().expect("numbers of rounds, with commas")).collect(),
         Err(_) => (1..=RANGE_COUNTS.len()).collect(),
     };
+    for round in &rounds {
+        let last = RANGE_COUNTS.len();
+        assert!((1..=last).contains(round), "GODWIT_MATRIX_ROUNDS has round {round}; name rounds from 1 to {last}");
+    }
     let (data, commands, mut journal) = (real_databases(shared), commands(), MatrixJournal::open());
     let mut compared = 0;
     for &round in &rounds {

@@ -68,6 +68,6 @@ impl Allocation {
     /// attempts.
     fn job_starts(&self) -> Vec<u64> {
         let own = attempts::job_of_attempt(&self.job_directory, self.attempt);
-        own.and_then(|own| attempts::attempts_of_job(&self.job_directory, &own).ok()).unwrap_or_default()
+        own.and_then(|own| attempts::attempts_of_job(&self.job_directory, &own, 0).ok()).unwrap_or_default()
     }
 }

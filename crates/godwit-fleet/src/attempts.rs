@@ -60,11 +60,21 @@ pub(crate) fn next_attempt(job_directory: &Path) -> Result<u64, FleetError> {
     Ok(attempt_numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
 }
 
-/// Returns the numbers of all attempts of the SLURM job `id`. Attempts of other SLURM jobs in the same directory are
-/// ignored.
-pub(crate) fn attempts_of_job(job_directory: &Path, id: &str) -> Result<Vec<u64>, FleetError> {
+/// Returns the smallest number that no attempt has claimed, and so a lower bound of all later claims.
+pub(crate) fn smallest_free_attempt(job_directory: &Path) -> Result<u64, FleetError> {
+    let claimed = attempt_numbers(job_directory)?;
+    let mut number = 0;
+    while claimed.contains(&number) {
+        number += 1;
+    }
+    Ok(number)
+}
+
+/// Returns the numbers of all attempts of the SLURM job `id` from number `first` on. Attempts of other SLURM jobs in
+/// the same directory are ignored.
+pub(crate) fn attempts_of_job(job_directory: &Path, id: &str, first: u64) -> Result<Vec<u64>, FleetError> {
     let mut numbers = attempt_numbers(job_directory)?;
-    numbers.retain(|number| job_of_attempt(job_directory, *number).is_some_and(|job| job == id));
+    numbers.retain(|number| *number >= first && job_of_attempt(job_directory, *number).is_some_and(|job| job == id));
     Ok(numbers)
 }
 
@@ -79,9 +89,14 @@ pub(crate) fn finished_marker_path(job_directory: &Path, attempt: u64) -> PathBu
     attempts_directory(job_directory).join(attempt.to_string()).join("finished")
 }
 
-/// Returns the number of the last attempt of the SLURM job `id`, and its exit mark if it wrote one.
-pub(crate) fn last_attempt(job_directory: &Path, id: &str) -> Result<Option<(u64, Option<AttemptExit>)>, FleetError> {
-    let Some(last) = attempts_of_job(job_directory, id)?.into_iter().max() else { return Ok(None) };
+/// Returns the number of the last attempt of the SLURM job `id` from number `first` on, and its exit mark if it wrote
+/// one.
+pub(crate) fn last_attempt(
+    job_directory: &Path,
+    id: &str,
+    first: u64,
+) -> Result<Option<(u64, Option<AttemptExit>)>, FleetError> {
+    let Some(last) = attempts_of_job(job_directory, id, first)?.into_iter().max() else { return Ok(None) };
     let mark = fs::read_to_string(attempts_directory(job_directory).join(last.to_string()).join("end")).ok();
     Ok(Some((last, mark.and_then(|text| parse_attempt_exit(&text)))))
 }
@@ -135,14 +150,17 @@ mod tests {
             fs::write(path.join("job"), format!("{job}\n")).unwrap();
             end.inspect(|end| fs::write(path.join("end"), end).unwrap());
         };
-        let last = |job: &str| last_attempt(scratch.path(), job).unwrap();
+        let last = |job: &str| last_attempt(scratch.path(), job, 0).unwrap();
         assert_eq!(last("7"), None);
         mark(0, "7", Some("work 0\n"));
         let done = AttemptExit { stage: AttemptStage::Work, status: 0 };
         assert_eq!(last("7"), Some((0, Some(done))));
+        assert_eq!(last_attempt(scratch.path(), "7", 1).unwrap(), None, "an earlier job with the same number");
         mark(2, "7", None);
         mark(3, "8", Some("work 0\n"));
         assert_eq!(last("7"), Some((2, None)), "its second start left none");
+        // The batch script claims free numbers between others.
+        assert_eq!(smallest_free_attempt(scratch.path()).unwrap(), 1);
         mark(2, "7", Some("wor"));
         assert_eq!(last("7"), Some((2, None)), "half a mark is none");
         for (text, stage) in

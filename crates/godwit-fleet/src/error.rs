@@ -58,6 +58,18 @@ pub enum FleetError {
         /// Last lines of the program's stderr, at most 20.
         stderr: String,
     },
+    /// The scheduler did not respond, so it is unknown whether an earlier job has ended.
+    #[error(
+        "the state of job {id} of an earlier command is unknown, because SLURM does not respond; repeat the command \
+         later, or add --resume to wait for the job"
+    )]
+    UnknownJobState {
+        /// Identifier of the job.
+        id: String,
+        /// The error of the query.
+        #[source]
+        source: Box<FleetError>,
+    },
     /// The output of a scheduler's program cannot be parsed.
     #[error("{command} printed {output:?}, which is not {expected}")]
     UnexpectedOutput {

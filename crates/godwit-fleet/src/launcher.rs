@@ -76,6 +76,10 @@ pub struct JobHandle {
     pub id: String,
     /// Path of the directory of the job.
     pub directory: PathBuf,
+    /// Lower bound of the attempt numbers of this job. Smaller numbers in the directory belong to other jobs, also if
+    /// these have the same identifier: a SLURM cluster that is installed again counts its jobs from 1.
+    #[serde(default)]
+    pub first_attempt: u64,
 }
 
 impl JobHandle {
@@ -96,8 +100,8 @@ impl JobHandle {
     /// Returns whether the head of an attempt of this SLURM job has marked the job as finished; false if the job
     /// directory cannot be read.
     pub fn is_finished(&self) -> bool {
-        let mut attempts = attempts::attempts_of_job(&self.directory, &self.id).into_iter().flatten();
-        attempts.any(|attempt| attempts::finished_marker_path(&self.directory, attempt).exists())
+        let attempts = attempts::attempts_of_job(&self.directory, &self.id, self.first_attempt);
+        attempts.into_iter().flatten().any(|attempt| attempts::finished_marker_path(&self.directory, attempt).exists())
     }
 
     fn save(&self) -> Result<(), FleetError> {

@@ -175,6 +175,12 @@ impl SearchError {
         )
     }
 
+    /// Reports whether the database is not found on this host. Other hosts may have it.
+    pub fn is_missing_database(&self) -> bool {
+        // BLAST+ reports all errors of a database with one class, so its message has to be read.
+        matches!(self, Self::Database { message } if message.contains("No alias or index file found"))
+    }
+
     /// Returns the kind of this error, which decides the exit code.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -24,7 +24,7 @@ use crate::fetch_request::FetchRequest;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing};
 use crate::location::RemoteLocation;
 use crate::path_text::escape_for_display;
-use crate::server_errors::{error_from_status, is_transient};
+use crate::server_errors::{error_from_status, is_transient, is_unanswered};
 use crate::server_outage::ServerOutage;
 use crate::tcp_tuning::connection_tcp_info;
 use godwit_transfer_session::copy_events::{CopyEvent, CopySummary};
@@ -33,7 +33,7 @@ use godwit_transfer_session::copy_events::{CopyEvent, CopySummary};
 /// soon.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay between two attempts of a call.
-const RETRY_DELAY: Duration = Duration::from_millis(500);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// HTTP/2 flow-control window of a connection if the copy has few connections: enough for 1 Gbit/s at an RTT of 250 ms.
 const FLOW_CONTROL_WINDOW_BYTES: u32 = 32 << 20;
 /// Sum of the HTTP/2 flow-control windows of all connections of a copy, and the smallest window of a connection. If
@@ -49,7 +49,8 @@ const CONTROL_WINDOW_BYTES: u32 = 1 << 20;
 pub(crate) struct ControlClient {
     location: RemoteLocation,
     target: ControlTarget,
-    client: Mutex<Option<Client>>,
+    /// The connection for calls, and the time at which it was opened; `None` if that time is unknown.
+    client: Mutex<Option<(Client, Option<Instant>)>>,
     retry_timeout: Duration,
     outage: Arc<ServerOutage>,
     window_bytes: AtomicU32,
@@ -146,7 +147,7 @@ impl ControlClient {
     /// member.
     pub(crate) async fn open(&self) -> Result<(), TransferError> {
         let client = self.open_connection().await?;
-        self.set_client(Some(client));
+        self.set_new_client(client);
         Ok(())
     }
 
@@ -166,18 +167,19 @@ impl ControlClient {
         matches!(self.target, ControlTarget::Pool(..))
     }
 
-    fn set_client(&self, client: Option<Client>) {
-        *self.client.lock() = client;
+    /// Makes `client`, which was opened just now, the connection that carries all later calls.
+    fn set_new_client(&self, client: Client) {
+        *self.client.lock() = Some((client, Some(Instant::now())));
     }
 
     /// Returns the open connection for calls; `None` if it is closed.
     pub(crate) fn current_client(&self) -> Option<Client> {
-        self.client.lock().clone()
+        self.client.lock().as_ref().map(|(client, _)| client.clone())
     }
 
-    /// Makes `client` the connection that carries all later calls.
+    /// Makes `client`, which was opened at an unknown time, the connection that carries all later calls.
     pub(crate) fn use_client(&self, client: Client) {
-        self.set_client(Some(client));
+        *self.client.lock() = Some((client, None));
     }
 
     /// Opens a further connection to the server or to the leased member of the pool.
@@ -211,7 +213,7 @@ impl ControlClient {
         }
         let lease = pool.lease(&self.transport_tuning()).await?;
         let client = lease.client.clone();
-        self.set_client(Some(client.clone()));
+        self.set_new_client(client.clone());
         *held = Some(lease);
         Ok(client)
     }
@@ -280,12 +282,17 @@ impl ControlClient {
     /// `started`, the beginning of the call, but not if no server has answered any call for this time. So calls that begin
     /// in a long outage fail after one attempt, also if a program makes many of them one after another.
     pub(crate) fn is_retried(&self, error: &FlightError, started: Instant) -> bool {
-        if !is_transient(error) {
+        self.is_retried_at(Instant::now(), error, started)
+    }
+
+    fn is_retried_at(&self, now: Instant, error: &FlightError, started: Instant) -> bool {
+        let outage = if is_unanswered(error) {
+            self.outage.record_failure(now, now, error)
+        } else {
             self.record_answer();
-            return false;
-        }
-        let outage = self.outage.record_failure(Instant::now(), error);
-        started.elapsed().max(outage) < self.retry_timeout
+            Duration::ZERO
+        };
+        is_transient(error) && now.saturating_duration_since(started).max(outage) < self.retry_timeout
     }
 
     /// Returns the longest time for which failed calls are retried.
@@ -295,20 +302,25 @@ impl ControlClient {
 
     /// Drops the current connection, which has failed; the next call opens another one.
     pub(crate) fn disconnect(&self) {
-        self.set_client(None);
+        *self.client.lock() = None;
     }
 
-    /// Returns the current connection; opens one if there is none.
+    /// Returns the current connection; opens one if there is none, or if it was opened before an outage that has not
+    /// ended: its failure would not show that the server still does not answer.
     pub(crate) async fn connected_client(&self) -> Result<Client, FlightError> {
-        if let Some(client) = self.current_client().filter(Client::is_open) {
+        let current = self.client.lock().clone();
+        if let Some((client, opened)) = current
+            && client.is_open()
+            && !self.outage.has_begun_after(opened)
+        {
             return Ok(client);
         }
         let started = Instant::now();
         let opened = self.open_connection().await;
         let client = opened.inspect_err(|error| {
-            self.outage.record_failure(started, error);
+            self.outage.record_failure(started, Instant::now(), error);
         })?;
-        self.set_client(Some(client.clone()));
+        self.set_new_client(client.clone());
         Ok(client)
     }
 
@@ -520,16 +532,36 @@ mod tests {
     use super::*;
     use crate::location::Location;
 
+    const WAIT: Duration = Duration::from_secs(30);
+
+    fn control_client() -> ControlClient {
+        let Ok(Location::Remote(location)) = Location::parse("grpc+tcp://127.0.0.1:1/") else { unreachable!() };
+        ControlClient::new(&location, &Credentials::default(), WAIT).unwrap()
+    }
+
     #[test]
     fn a_call_that_begins_in_a_long_outage_is_not_repeated() {
-        let Ok(Location::Remote(location)) = Location::parse("grpc+tcp://127.0.0.1:1/") else { unreachable!() };
-        let wait = Duration::from_secs(60);
-        let control = ControlClient::new(&location, &Credentials::default(), wait).unwrap();
+        let (control, start) = (control_client(), Instant::now());
         let error = FlightError::MissingStatus { peer: "127.0.0.1:1".to_owned() };
-        assert!(control.is_retried(&error, Instant::now()));
-        control.outage.record_failure(Instant::now() - wait, &error);
-        assert!(!control.is_retried(&error, Instant::now()));
+        assert!(control.is_retried_at(start, &error, start));
+        let later = start + WAIT;
+        assert!(!control.is_retried_at(later, &error, later));
+        let much_later = later + Duration::from_secs(3600);
+        assert!(control.is_retried_at(much_later, &error, much_later), "the earlier outage says nothing");
+        assert!(!control.is_retried_at(much_later + WAIT, &error, much_later));
         control.record_answer();
-        assert!(control.is_retried(&error, Instant::now()));
+        assert!(control.is_retried_at(much_later + WAIT, &error, much_later + WAIT));
+    }
+
+    #[test]
+    fn an_error_of_a_server_that_answers_is_repeated_and_ends_the_outage() {
+        let (control, start) = (control_client(), Instant::now());
+        let unanswered = FlightError::MissingStatus { peer: "127.0.0.1:1".to_owned() };
+        let answered = FlightError::Malformed { problem: "damaged" };
+        assert!(control.is_retried_at(start, &unanswered, start));
+        let later = start + WAIT;
+        assert!(control.is_retried_at(later, &answered, later));
+        assert!(control.is_retried_at(later, &unanswered, later));
+        assert!(!control.is_retried_at(later + WAIT, &answered, later));
     }
 }

@@ -27,6 +27,16 @@ pub(crate) fn is_transient(error: &FlightError) -> bool {
     }
 }
 
+/// Reports whether a failed call has got no answer of the server. All such errors are transient.
+pub(crate) fn is_unanswered(error: &FlightError) -> bool {
+    match error {
+        FlightError::Connect { .. } => is_transient(error),
+        FlightError::Connection { .. } | FlightError::Io { .. } | FlightError::MissingStatus { .. } => true,
+        FlightError::Status { status, .. } => status.code() == Code::Unavailable,
+        _ => false,
+    }
+}
+
 /// Converts a gRPC status of a server to an error of a copy.
 pub(crate) fn error_from_status(error: FlightError) -> TransferError {
     match &error {
@@ -87,6 +97,19 @@ mod tests {
 
     fn answered(status: Status) -> FlightError {
         FlightError::Status { peer: "s".to_owned(), status: Box::new(status) }
+    }
+
+    #[test]
+    fn a_server_that_reports_an_error_has_answered() {
+        for status in [Status::internal("x"), Status::unknown("x"), Status::cancelled("x")] {
+            let error = answered(status);
+            assert!(is_transient(&error) && !is_unanswered(&error), "{error}");
+        }
+        let unavailable = answered(Status::unavailable("x"));
+        assert!(is_transient(&unavailable) && is_unanswered(&unavailable));
+        let refused = |kind: std::io::ErrorKind| FlightError::Connect { address: "s".to_owned(), source: kind.into() };
+        assert!(is_unanswered(&refused(std::io::ErrorKind::ConnectionRefused)));
+        assert!(!is_unanswered(&refused(std::io::ErrorKind::InvalidData)));
     }
 
     #[test]

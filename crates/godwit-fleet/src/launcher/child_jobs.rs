@@ -90,7 +90,8 @@ impl ChildJobs {
     ) -> Result<JobHandle, FleetError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = format!("{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let handle = JobHandle { launcher: launcher.to_owned(), id, directory: job.job_directory.clone() };
+        let handle =
+            JobHandle { launcher: launcher.to_owned(), id, directory: job.job_directory.clone(), first_attempt: 0 };
         let supervised = Arc::new(SupervisedJob::default());
         let deadline = job.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let (sender, receiver) = mpsc::channel();

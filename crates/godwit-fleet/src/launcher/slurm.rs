@@ -84,9 +84,14 @@ impl Launcher for SlurmLauncher {
         let path = prepare_job_directory(job, &script)?;
         // Create the log before SLURM does, because SLURM would make it readable by all users.
         private_files::open_for_append(&job.job_directory.join("job.log"))?;
+        let first_attempt = attempts::smallest_free_attempt(&job.job_directory)?;
         let id = commands::submit_script(&self.profile, &path, &script)?;
-        let handle =
-            JobHandle { launcher: LAUNCHER_NAME.to_owned(), id: id.clone(), directory: job.job_directory.clone() };
+        let handle = JobHandle {
+            launcher: LAUNCHER_NAME.to_owned(),
+            id: id.clone(),
+            directory: job.job_directory.clone(),
+            first_attempt,
+        };
         handle.save().map(|()| handle).inspect_err(|_| {
             // Without a saved handle, the job could not be queried, so cancel it. The returned error is that of saving
             // the handle.
@@ -97,7 +102,7 @@ impl Launcher for SlurmLauncher {
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError> {
         handle.check_launcher(LAUNCHER_NAME)?;
         let queued = self.find_own_job(handle)?;
-        let last = attempts::last_attempt(&handle.directory, &handle.id)?;
+        let last = attempts::last_attempt(&handle.directory, &handle.id, handle.first_attempt)?;
         let mark = last.and_then(|(_, mark)| mark);
         let Some(queued) = queued else {
             let why = "SLURM does not list the job, and the job recorded no exit code";

@@ -7,7 +7,7 @@ use super::stream_task::{Direction, StreamEvent};
 use crate::abort_on_drop::AbortOnDropTask;
 use crate::block_reader::BlockHashCache;
 use crate::blocking::run_blocking;
-use crate::control_client::ControlClient;
+use crate::control_client::{ControlClient, RETRY_DELAY};
 use crate::copy_plan::CopyItem;
 use crate::error::TransferError;
 use crate::server_errors::{error_from_status, is_transient, is_unknown_session};
@@ -141,6 +141,8 @@ async fn fetch_block_hashes(provers: &[HashSource], retry_timeout: Duration) -> 
         if started.elapsed() >= retry_timeout {
             return Err(failure);
         }
+        // In a long outage, the calls fail at once.
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 

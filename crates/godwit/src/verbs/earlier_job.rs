@@ -19,8 +19,9 @@ impl EarlierJob {
     /// is the name of the work for messages.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] if there is such a job and `resume` is false; the error of the launcher if the state of
-    /// the job cannot be queried.
+    /// [`PipelineError::Options`] if there is such a job and `resume` is false; [`FleetError::UnknownJobState`] if
+    /// SLURM does not respond and `resume` is false; another error of the launcher if the state of the job cannot be
+    /// queried.
     pub fn find(
         launcher: &dyn Launcher,
         job_directory: &Path,
@@ -30,9 +31,13 @@ impl EarlierJob {
         let Ok(handle) = JobHandle::load(job_directory) else { return Ok(None) };
         let is_completing = match launcher.status(&handle) {
             Ok(JobStatus::Running { is_completing, .. }) => is_completing,
-            // Without a response of SLURM, assume that the job runs: a second job would fail, because the first one has
-            // locked the output.
-            Ok(JobStatus::Pending { .. }) | Err(FleetError::SchedulerUnavailable { .. }) => false,
+            Ok(JobStatus::Pending { .. }) => false,
+            // Without a response of SLURM, do not submit a second job: it would fail if the first one has not ended and
+            // has locked the output.
+            Err(FleetError::SchedulerUnavailable { .. }) if resume => false,
+            Err(error @ FleetError::SchedulerUnavailable { .. }) => {
+                return Err(FleetError::UnknownJobState { id: handle.id, source: Box::new(error) }.into());
+            }
             // Another launcher has started the job.
             Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. }) | Err(FleetError::ForeignJob { .. }) => {
                 return Ok(None);
@@ -48,5 +53,51 @@ impl EarlierJob {
             return Err(PipelineError::Options { problem });
         }
         Ok(Some(Self { handle, is_completing }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_fleet::JobSpec;
+    use godwit_model::ErrorKind;
+
+    use super::*;
+
+    /// A launcher whose scheduler does not respond.
+    struct SilentLauncher;
+
+    impl Launcher for SilentLauncher {
+        fn render_script(&self, _: &JobSpec) -> Result<String, FleetError> {
+            unreachable!()
+        }
+
+        fn submit(&self, _: &JobSpec) -> Result<JobHandle, FleetError> {
+            unreachable!()
+        }
+
+        fn status(&self, _: &JobHandle) -> Result<JobStatus, FleetError> {
+            let (command, exit_status) = ("squeue".to_owned(), "exit status: 1".to_owned());
+            Err(FleetError::SchedulerUnavailable { command, exit_status, stderr: String::new() })
+        }
+
+        fn cancel(&self, _: &JobHandle) -> Result<(), FleetError> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn without_a_response_of_slurm_only_a_resumed_command_waits_for_the_job() {
+        let directory = tempfile::tempdir().unwrap();
+        // A handle of an earlier version, without `first_attempt`.
+        let handle = r#"{"launcher": "slurm", "id": "7", "directory": "/nowhere"}"#;
+        std::fs::write(directory.path().join("handle.json"), handle).unwrap();
+        let find = |resume| EarlierJob::find(&SilentLauncher, directory.path(), "sample", resume);
+        assert_eq!(find(true).unwrap().map(|job| job.handle.id).as_deref(), Some("7"));
+        let error = find(false).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Machine), "{error}");
+        let message = error.to_string();
+        for words in ["job 7", "is unknown", "SLURM does not respond"] {
+            assert!(message.contains(words), "{message}");
+        }
     }
 }

@@ -56,7 +56,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         reads_stdin: false,
         resume: args.resume,
     };
-    let check = || check_before_submission(args, &command, &cancelled);
+    let check = || check_before_submission(args, &command, &progress, &cancelled);
     // Do not wait for an earlier attempt: each search writes its own temporary file and renames it when the output is
     // complete.
     let Some(head) = cluster_run.dispatch(&progress, &cancelled, check, || false)? else { return Ok(()) };
@@ -120,7 +120,12 @@ pub fn run_worker(args: &SearchWorkerArgs) -> Result<(), Failure> {
 
 /// Checks inputs and options before a SLURM job is submitted. The job itself checks the database and the options of an
 /// installed DIAMOND, MMseqs2 or BLAST+, which takes long for a large database.
-fn check_before_submission(args: &SearchArgs, command: &SearchCommand, cancelled: &AtomicBool) -> Result<(), Failure> {
+fn check_before_submission(
+    args: &SearchArgs,
+    command: &SearchCommand,
+    progress: &Progress,
+    cancelled: &AtomicBool,
+) -> Result<(), Failure> {
     let query = command.query_path.clone().unwrap_or_default();
     check_inputs(args, command, &query)?;
     if command.tool_search.is_some() {
@@ -131,14 +136,21 @@ fn check_before_submission(args: &SearchArgs, command: &SearchCommand, cancelled
     let opened = LocalBackend::find_engine(&options, query.clone())
         .and_then(|place| Search::open(&options, &query, Box::new(place), cancelled).map(drop));
     match opened {
-        // The hosts of the job may have the engine, or a database of another path (`BLASTDB`), after `module load`.
+        // The hosts of the job may have the engine, for example after `module load`.
         Err(SearchError::Engine(error)) if error.is_missing_program() => Ok(()),
-        Err(SearchError::Database { .. }) if !args.cluster.slurm.slurm_setup.is_empty() => Ok(()),
+        // The hosts of the job may have the database on their disks, or in another directory of `BLASTDB`.
+        Err(error) if error.is_missing_database() => {
+            let message =
+                format!("the database is not found on this host; the job will look for it on its hosts ({error})");
+            progress.event(&Event::Warning { message });
+            Ok(())
+        }
         opened => Ok(opened?),
     }
 }
 
-/// Checks the options for outputs and queries, and whether the outputs can be written. Returns the path of the output, or an empty path for stdout.
+/// Checks the options for outputs and queries, and whether the outputs can be written. Returns the path of the output,
+/// or an empty path for stdout.
 fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
     let usage = |message: &str| Err(Failure::new(ErrorKind::Usage, message.to_owned()));
     if args.dry_run && !matches!(args.cluster.on, None | Some(LauncherName::Slurm)) {

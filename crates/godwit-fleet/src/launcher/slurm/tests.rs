@@ -39,8 +39,28 @@ fn slurms_word_goes_before_a_mark_of_failure() {
 }
 
 #[test]
+fn a_mark_of_an_earlier_job_with_the_same_number_does_not_finish_a_job() {
+    let directory = tempfile::tempdir().unwrap();
+    for attempt in [0, 1] {
+        let path = directory.path().join(format!("attempts/{attempt}"));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("job"), "7\n").unwrap();
+    }
+    let handle = |first_attempt| JobHandle {
+        launcher: LAUNCHER_NAME.to_owned(),
+        id: "7".to_owned(),
+        directory: directory.path().to_owned(),
+        first_attempt,
+    };
+    std::fs::write(attempts::finished_marker_path(directory.path(), 0), "").unwrap();
+    assert!(handle(0).is_finished() && !handle(1).is_finished());
+    std::fs::write(attempts::finished_marker_path(directory.path(), 1), "").unwrap();
+    assert!(handle(1).is_finished());
+}
+
+#[test]
 fn jobs_of_other_launchers_are_refused() {
-    let handle = JobHandle { launcher: "local".into(), id: "1".into(), directory: "/tmp".into() };
+    let handle = JobHandle { launcher: "local".into(), id: "1".into(), directory: "/tmp".into(), first_attempt: 0 };
     let slurm = SlurmLauncher::default();
     assert!(matches!(slurm.status(&handle), Err(FleetError::ForeignJob { .. })));
     assert!(matches!(slurm.cancel(&handle), Err(FleetError::ForeignJob { .. })));
