@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use godwit_tests::binary::godwit;
 use godwit_tests::data_server::DataServer;
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::wait::wait_until;
 use godwit_tests::{needs, scratch, skip};
 
@@ -331,6 +332,7 @@ fn the_rules_of_the_server_apply_to_the_token_of_a_mount() {
 
 #[test]
 fn two_writers_leave_complete_files() {
+    needs!("python3");
     let root = scratch::directory("mount-writers-root");
     let server = DataServer::start(&root, &["--writable"]);
     let url = format!("grpc+tcp://{}/", server.address);
@@ -339,21 +341,29 @@ fn two_writers_leave_complete_files() {
         mount_or_skip!("mount-writer-2", &url, "--wait", "20s"),
     ];
     // The last one to store its content wins, and the file is never a mixture. The last writes are stored by the close.
-    let mut open = mounts.each_ref().map(|mounted| File::create(mounted.point.join("both")).expect("it opens"));
-    for round in 0..30u8 {
-        for (writer, file) in (0u8..).zip(&mut open) {
-            file.write_all(&vec![writer + 1; 20_000]).expect("it can be written");
-            if (round + writer) % 4 == 0 {
-                file.sync_all().expect("it can be synced");
-            }
-            let stored = fs::read(root.join("both")).unwrap_or_default();
-            assert!(stored.windows(2).all(|two| two[0] == two[1]), "round {round}");
-        }
-    }
-    for (writer, file) in (1u8..).zip(open) {
-        drop(file);
-        assert!(fs::read(root.join("both")).expect("it is stored") == vec![writer; 600_000]);
-    }
+    let program = "import os, sys\n\
+        files = [open(path, 'wb', buffering=0) for path in sys.argv[1:3]]\n\
+        def stored():\n\
+        \x20   return open(sys.argv[3], 'rb').read() if os.path.exists(sys.argv[3]) else b''\n\
+        for round in range(30):\n\
+        \x20   for writer, file in enumerate(files):\n\
+        \x20       assert file.write(bytes([writer + 1]) * 20_000) == 20_000\n\
+        \x20       if (round + writer) % 4 == 0:\n\
+        \x20           os.fsync(file.fileno())\n\
+        \x20       assert len(set(stored())) <= 1, f'round {round}'\n\
+        for writer, file in enumerate(files):\n\
+        \x20   file.close()\n\
+        \x20   assert stored() == bytes([writer + 1]) * 600_000, f'writer {writer}'";
+    let [one, other] = mounts.each_ref().map(|mounted| mounted.point.join("both"));
+    run_checked(python_process(program).arg(one).arg(other).arg(root.join("both")));
+}
+
+/// Returns a process that runs a Python program. If this process had the files open, each process that another test starts
+/// would close copies of their handles, which stores the files.
+fn python_process(program: &str) -> Command {
+    let mut command = Tool::require("python3").command();
+    command.arg("-c").arg(program);
+    command
 }
 
 /// Writes a file that does not fit into a small file system of the server: the old file stays complete. The script
@@ -371,11 +381,15 @@ fn check_full_storage(label: &str, script: &str, expected: i32) {
     }
     let (full, stored) = (mounted.point.join("small/d/full"), small.join("d/full"));
     fs::write(&full, "before").expect("it can be written");
-    let mut file = File::create(&full).expect("it opens");
-    file.write_all(&pseudorandom_bytes(3_000_000)).expect("it can be written");
-    let synced = file.sync_all();
-    drop(file);
-    assert_eq!(errno(synced), Some(expected));
+    let program = "import os, sys\n\
+        file = open(sys.argv[1], 'wb', buffering=0)\n\
+        assert file.write(os.urandom(3_000_000)) == 3_000_000\n\
+        try:\n\
+        \x20   os.fsync(file.fileno())\n\
+        except OSError as error:\n\
+        \x20   print(error.errno, end='')";
+    let told = run_checked(python_process(program).arg(&full)).stdout;
+    assert_eq!(String::from_utf8_lossy(&told), expected.to_string());
     assert_eq!(fs::read(stored).expect("it is stored"), b"before");
     let count = || fs::read_dir(small.join("d")).expect("it can be listed").count();
     wait_until("the temporary files of the attempts are removed", || count() == 1);
@@ -384,11 +398,13 @@ fn check_full_storage(label: &str, script: &str, expected: i32) {
 
 #[test]
 fn a_full_disk_leaves_the_complete_old_file() {
+    needs!("python3");
     check_full_storage("mount-full-root", "mount -t tmpfs -o size=1m tmpfs small && mkdir small/d", libc::ENOSPC);
 }
 
 #[test]
 fn an_exceeded_quota_leaves_the_complete_old_file() {
+    needs!("python3");
     let script = "truncate -s 128M .image && mkfs.btrfs -q .image && mount -o loop .image small &&
         btrfs quota enable small && btrfs subvolume create small/d && btrfs qgroup limit 1M small/d && sync small";
     check_full_storage("mount-quota-root", script, libc::EDQUOT);
