@@ -106,10 +106,8 @@ impl Default for ServerMetrics {
 
         let connections = Gauge::default();
         registry.register("open_connections", "Open connections", connections.clone());
-        let (rejections, audit_records) = (
-            counters("reason", &RejectionReason::ALL.map(RejectionReason::name)),
-            counters("outcome", &[RECORDED, FAILED, NOTED]),
-        );
+        let rejections = counters("reason", &RejectionReason::ALL.map(RejectionReason::name));
+        let audit_records = counters("outcome", &[RECORDED, FAILED, NOTED]);
         registry.register("refused_callers", "Rejected calls and connections, by reason", rejections.clone());
         registry.register("audit_lines", "Accesses passed to the audit log, by outcome", audit_records.clone());
         let (workers, worker_limit) = (Family::default(), Gauge::default());
