@@ -39,10 +39,11 @@ fn the_guard_of_a_mount_removes_no_other_mount() {
     let mounted = mount_or_skip!("mount-guard", path_text(&root));
     let point = mounted.point.clone();
     let device = device_of_mount(&point);
-    // Without its guard, the mount of a killed process stays.
-    for process in find_processes(&["mount-guard", "--detached", path_text(&point)], &[]) {
-        send_signal(process, libc::SIGKILL);
-    }
+    // Without its guard, the mount of a killed process stays. The guard is another process a moment after the mount begins.
+    let find_guards = || find_processes(&["mount-guard", "--detached", path_text(&point)], &[]);
+    wait_until("the guard runs", || !find_guards().is_empty());
+    find_guards().into_iter().for_each(|process| send_signal(process, libc::SIGKILL));
+    wait_until("the guard has ended", || find_guards().is_empty());
     mounted.stop(libc::SIGKILL);
     wait_until("the mount is dead", || fs::metadata(&point).is_err());
     let guard = |device: &str| {
