@@ -66,7 +66,10 @@ impl Drop for AheadPermit {
     }
 }
 
-/// The dataset and the scan whose pieces are read.
+/// A batch that a thread sends to the caller of a stream, or an error; `None` after the last one of a piece.
+type Message = Option<Result<RecordBatch, DatasetError>>;
+
+/// The dataset of a stream, and the columns and rows that a client requests.
 #[derive(Clone)]
 struct Source {
     dataset: Arc<dyn Dataset>,
@@ -81,13 +84,7 @@ impl Source {
 
     /// Reads a piece, some batches in advance, and sends its batches and `None` after them. Ends early, without `None`,
     /// if a batch has waited for `max_wait`, and then sets `was_late`.
-    fn send(
-        &self,
-        piece: &ScanPart,
-        sender: &Sender<Option<Result<RecordBatch, DatasetError>>>,
-        was_late: &AtomicBool,
-        max_wait: Duration,
-    ) {
+    fn send(&self, piece: &ScanPart, sender: &Sender<Message>, was_late: &AtomicBool, max_wait: Duration) {
         let mut batches = self.read(piece);
         let mut ahead = VecDeque::from([batches.next()]);
         while let Some(message) = ahead.pop_front() {
@@ -165,7 +162,7 @@ impl PieceReader {
 struct PieceAhead {
     source: Source,
     piece: ScanPart,
-    receiver: Receiver<Option<Result<RecordBatch, DatasetError>>>,
+    receiver: Receiver<Message>,
     /// Number of batches that were received.
     used: usize,
 }

@@ -69,9 +69,7 @@ impl BlockHashCache {
                 None => {
                     data.clear();
                     open.append_block(block, &mut data)?;
-                    let hash = hash_block(&data, block, open.size_bytes);
-                    known.lock()[block as usize] = open.is_settled.then_some(hash);
-                    hash
+                    open.hash_and_cache(&data, block, &known)
                 }
             });
         }
@@ -129,35 +127,45 @@ impl SourceFile {
         self.append_bytes(start..end, data)
     }
 
-    /// Appends the blocks of a range before `end_block` to `data`, and returns their hashes. A hash that is in the cache is
-    /// not computed again: if the bytes are others, the receiver finds it out.
+    /// Hashes the bytes of a block. Stores the hash if the file has not been changed for [`SETTLE_TIME`].
+    fn hash_and_cache(&self, bytes: &[u8], block: u64, known: &SharedBlockHashes) -> BlockHash {
+        let hash = hash_block(bytes, block, self.size_bytes);
+        known.lock()[block as usize] = self.is_settled.then_some(hash);
+        hash
+    }
+
+    /// Appends the blocks of a range before `end_block` to `data`, each as a zstd frame if `compress` is true and that is
+    /// shorter. A hash that is in the cache is not computed again: if the bytes are others, the receiver finds it out.
     ///
     /// # Errors
     /// [`TransferError::SourceChanged`] if the file changed while the blocks were read.
-    fn append_hashed_blocks(
+    fn append_blocks(
         &mut self,
         range: &SourceRange,
         end_block: u64,
         cache: &BlockHashCache,
+        compress: bool,
         data: &mut Vec<u8>,
-    ) -> Result<Vec<BlockHash>, TransferError> {
+    ) -> Result<Vec<OutgoingBlock>, TransferError> {
         let (before, first) = (data.len(), range.blocks.0);
-        let bytes = first * BLOCK_BYTES..(end_block * BLOCK_BYTES).min(self.size_bytes);
-        self.advise(bytes.start, (range.blocks.1 * BLOCK_BYTES).min(self.size_bytes));
-        self.append_bytes(bytes, data)?;
+        let (first_byte, end_byte) = (first * BLOCK_BYTES, (end_block * BLOCK_BYTES).min(self.size_bytes));
+        self.advise(first_byte, (range.blocks.1 * BLOCK_BYTES).min(self.size_bytes));
+        self.append_bytes(first_byte..end_byte, data)?;
         self.check_unchanged()?;
         let known = cache.file_hashes(&range.path, range.version, self.size_bytes);
-        let hashes = (first..end_block).map(|block| {
-            let cached = known.lock()[block as usize].filter(|_| !range.bypass_cache);
-            cached.unwrap_or_else(|| {
-                let (start, end) = block_byte_range(block, self.size_bytes);
-                let start_in_data = before + (start - first * BLOCK_BYTES) as usize;
-                let hash = hash_block(&data[start_in_data..][..(end - start) as usize], block, self.size_bytes);
-                known.lock()[block as usize] = self.is_settled.then_some(hash);
-                hash
-            })
-        });
-        Ok(hashes.collect())
+        let mut blocks = Vec::new();
+        for block_index in first..end_block {
+            let (start, end) = block_byte_range(block_index, self.size_bytes);
+            let in_data = before + (start - first_byte) as usize..before + (end - first_byte) as usize;
+            let cached = known.lock()[block_index as usize].filter(|_| !range.bypass_cache);
+            let hash = cached.unwrap_or_else(|| self.hash_and_cache(&data[in_data.clone()], block_index, &known));
+            let (block_bytes, data_end) = ((end - start) as u32, in_data.end);
+            blocks.push(OutgoingBlock { file: range.file, block_index, hash, block_bytes, data_end });
+        }
+        if compress {
+            compress_blocks(data, before, &mut blocks);
+        }
+        Ok(blocks)
     }
 
     fn append_bytes(&self, bytes: Range<u64>, data: &mut Vec<u8>) -> Result<(), TransferError> {
@@ -231,24 +239,9 @@ impl BlockReader {
                 break;
             }
             let before = data.len();
-            match open.append_hashed_blocks(span, end_block, &hashes, &mut data) {
-                Ok(block_hashes) => {
-                    let plain = compress.then(|| data.split_off(before));
-                    let first_byte = span.blocks.0 * BLOCK_BYTES;
-                    for (block_index, hash) in (span.blocks.0..).zip(block_hashes) {
-                        let (start, end) = block_byte_range(block_index, open.size_bytes);
-                        let in_plain = (start - first_byte) as usize..(end - first_byte) as usize;
-                        let data_end = match &plain {
-                            None => before + in_plain.end,
-                            Some(plain) => {
-                                let block = &plain[in_plain];
-                                data.extend_from_slice(compress_block(block).as_deref().unwrap_or(block));
-                                data.len()
-                            }
-                        };
-                        let (file, block_bytes) = (span.file, (end - start) as u32);
-                        blocks.push(OutgoingBlock { file, block_index, hash, block_bytes, data_end });
-                    }
+            match open.append_blocks(span, end_block, &hashes, compress, &mut data) {
+                Ok(appended) => {
+                    blocks.extend(appended);
                     span.blocks.0 = end_block;
                 }
                 Err(error) => {
@@ -281,6 +274,18 @@ impl BlockReader {
             };
         }
         self.current.as_mut().map(|(span, open)| (span, open))
+    }
+}
+
+/// Replaces the bytes of blocks, which begin at `start` of `data`, by zstd frames where these are shorter.
+fn compress_blocks(data: &mut Vec<u8>, start: usize, blocks: &mut [OutgoingBlock]) {
+    let plain = data.split_off(start);
+    let mut rest = &plain[..];
+    for block in blocks {
+        let bytes;
+        (bytes, rest) = rest.split_at(block.block_bytes as usize);
+        data.extend_from_slice(compress_block(bytes).as_deref().unwrap_or(bytes));
+        block.data_end = data.len();
     }
 }
 

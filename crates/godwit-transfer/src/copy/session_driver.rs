@@ -352,19 +352,15 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
 
     fn send_request(&mut self, stream: StreamId, request_id: RequestId, is_prefetched: bool, spans: &[BlockRange]) {
         let slot = &self.slots[stream as usize];
+        let is_distrusted = |span: &BlockRange| self.distrusted_files.contains(&span.file);
         let ranges = match self.direction {
             Direction::Download { .. } => {
-                let ranges = spans.iter().filter_map(|span| read_range(span, self.copy, slot.source));
-                let ranges =
-                    ranges.map(|span| ReadRange { bypass_cache: self.distrusted_files.contains(&span.file), ..span });
-                RequestRanges::Remote(ranges.collect())
+                let range = |span| read_range(span, self.copy, slot.source, is_distrusted(span));
+                RequestRanges::Remote(spans.iter().filter_map(range).collect())
             }
             Direction::Upload { .. } => {
-                let ranges = spans.iter().map(|span| SourceRange {
-                    bypass_cache: self.distrusted_files.contains(&span.file),
-                    ..source_range(span, &self.copy.plan.items)
-                });
-                RequestRanges::Local(ranges.collect())
+                let range = |span| source_range(span, &self.copy.plan.items, is_distrusted(span));
+                RequestRanges::Local(spans.iter().map(range).collect())
             }
         };
         if let Some(request_sender) = &slot.requests {
@@ -497,7 +493,7 @@ impl<'r, 'c> SessionDriver<'r, 'c> {
     }
 }
 
-fn read_range(span: &BlockRange, copy: &CopyOperation<'_>, source: u32) -> Option<ReadRange> {
+fn read_range(span: &BlockRange, copy: &CopyOperation<'_>, source: u32, bypass_cache: bool) -> Option<ReadRange> {
     let (path, version) = copy.source_file(source, span.file)?;
     Some(ReadRange {
         file: span.file,
@@ -505,17 +501,17 @@ fn read_range(span: &BlockRange, copy: &CopyOperation<'_>, source: u32) -> Optio
         version: FileVersion::ServerVersion(version),
         start: span.start,
         end: span.end,
-        bypass_cache: false,
+        bypass_cache,
     })
 }
 
-fn source_range(span: &BlockRange, items: &[CopyItem]) -> SourceRange {
+fn source_range(span: &BlockRange, items: &[CopyItem], bypass_cache: bool) -> SourceRange {
     let item = &items[span.file as usize];
     SourceRange {
         file: span.file,
         path: item.local_path(),
         version: item.entry.version,
         blocks: (span.start, span.end),
-        bypass_cache: false,
+        bypass_cache,
     }
 }
