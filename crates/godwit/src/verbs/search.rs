@@ -10,7 +10,7 @@ use godwit_align::format_bytes;
 use godwit_cli::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
 use godwit_cli::failure::{Failure, print, print_json};
 use godwit_columnar::TableFormat;
-use godwit_files::AtomicFile;
+use godwit_files::{AtomicFile, parent_directory};
 use godwit_model::ErrorKind;
 use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
@@ -196,7 +196,7 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(failed(std::io::ErrorKind::IsADirectory.into()));
     }
-    host_resources::check_writable(path.parent().unwrap_or(path)).map_err(failed)
+    host_resources::check_writable(parent_directory(path)).map_err(failed)
 }
 
 /// Returns whether two paths name the same file.
