@@ -38,7 +38,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The health check in the shipped configuration of keepalived.
 const HEALTH_CHECK: &str =
-    "/usr/bin/curl --silent --fail --insecure --output /dev/null --max-time 0.9 https://127.0.0.1:8815/healthz/nfs";
+    "/usr/bin/curl --silent --fail --insecure --output /dev/null --max-time 1.0 https://127.0.0.1:8815/healthz/nfs";
 
 /// The progress of a program: points of time, with the bytes that were transferred until then.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +137,7 @@ fn write_configuration(directory: &Path, program: Program) -> PathBuf {
         Program::Godwit => (HEALTH_CHECK.replace("https:", "http:"), "nobody"),
         Program::Ganesha => {
             let (check, url) = (directory.join("ganesha-answers"), program.url("127.0.0.1", ""));
-            scratch::write_executable(&check, &format!("#!/bin/sh\nexec timeout 0.9 nfs-ls '{url}' >/dev/null\n"));
+            scratch::write_executable(&check, &format!("#!/bin/sh\nexec timeout 1.0 nfs-ls '{url}' >/dev/null\n"));
             // Other users may not read the directory of the script.
             (path_text(&check), "root")
         }
