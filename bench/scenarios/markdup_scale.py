@@ -1,4 +1,4 @@
-"""Time and memory of `godwit markdup` from one to a hundred million pairs.
+"""Time and memory of `godwit markdup` from one million pairs to many millions.
 
 In: the aligned pairs of a simulated genome of 10 Mb, sent again and again through a pipe, each time with other read names and on contigs of
 another name. So the largest input is a genome of 1 Gb at 30x. The program that writes the pipe uses the same cores; its CPU time is not counted.
@@ -96,7 +96,7 @@ def main() -> None:
     heads = ["pairs", "wall s", "CPU s", "CPU s a million pairs", "peak MiB", "BAM, GB"]
     text = "\n".join(
         [
-            "# Marking up to a hundred million pairs",
+            "# Marking many millions of pairs",
             "",
             f"`--memory {options.memory}`, {options.threads} threads, one round; {harness.format_host(around)}. The wall time includes waiting",
             "for the program that writes the pipe. The counts of the metrics files are exact multiples of each other.",
