@@ -83,13 +83,13 @@ MISSED_TARGET_REASONS = {
     "processor: 5.6 s there, and 6.5 s of samblaster and samtools sort, which take 7.9 s here.",
     "aligned reads to marked BAM, CPU over samtools fixmate": "`samtools view -1` of these records alone takes nearly half of the competitor's "
     "CPU time: nothing remains for the work.",
-    "calling with bcftools": "the one run is two concurrent processes and takes 1.27 cores; the same regions by xargs are 1.74 times as fast, "
-    "without one output.",
+    "calling with bcftools": "the one run is two concurrent processes and takes 1.27 cores; the same regions by xargs, whose "
+    "outputs are not joined, are 1.74 times as fast.",
     "Parquet beside BAM": "each column has its own writer; no remaining part is large (zstd 12 %, memory 3 %, all else less).",
     "4 nodes, CPU over one process": "the workers add 8.7 CPU s a million pairs. With the aligner of the time when the target was set they added "
     "22 s, which were 6 % of its 364 s; now a process takes 75 s.",
-    "DoGet, TCP, 16,384 rows of 32 bytes, over pyarrow": "single rounds are 1.5 to 2.1 on this machine.",
-    "DoGet, TCP, 262,144 rows of 32 bytes, over pyarrow": "single rounds are 1.5 to 2.5 on this machine.",
+    "DoGet, TCP, 16,384 rows of 32 bytes, over pyarrow": "single rounds are 1.5 to 2.1; not profiled.",
+    "DoGet, TCP, 262,144 rows of 32 bytes, over pyarrow": "single rounds are 1.5 to 2.5; not profiled.",
     "DoGet, TCP": "iperf3 sends one buffer that stays in the cache; a bare socket with the same distinct bytes is slower than iperf3 by the "
     "same factor.",
     "DoPut, TCP": "as DoGet.",
@@ -109,8 +109,8 @@ MISSED_TARGET_REASONS = {
     "alone, and a call within Python makes none. Including the start of the process, godwit is faster.",
     "7 groups of": "DataFusion within one process takes 1.3 x DuckDB's time of 10 million rows, with batches of 8,192 rows or a million; of "
     "small tables ADBC's four calls are 1.8 ms, plans 1 ms. A row's group is 27 % of its time, reading dictionaries of Parquet 15 %.",
-    "70,000 groups of": "with 10 million rows single rounds are 1.02 to 1.77. With smaller tables DataFusion within one process is about as "
-    "fast as DuckDB (8 and 28 ms compared with 8 and 25 ms for 0.1 and 1 million); ADBC's calls, two plans and "
+    "70,000 groups of": "with 10 million rows single rounds are 1.02 to 1.77; not profiled. With smaller tables DataFusion within one process is "
+    "about as fast as DuckDB (8 and 28 ms compared with 8 and 25 ms for 0.1 and 1 million); ADBC's calls, two plans and "
     "sending the groups between the processes and to the client add to this time.",
     "100,000 rows, adbc-postgresql over": "as pyodbc.",
     "100,000 rows, pyodbc over": "both take a tenth of what they take for a million rows; that is 23 ms here, including a few ms for the "

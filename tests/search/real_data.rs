@@ -108,7 +108,7 @@ fn all_of_five_thousand_proteins_in_all_are_found_as_by_one_pass() {
 const PIOBLAST_OUTPUT_BYTES: usize = 153_000_000;
 
 #[test]
-#[ignore = "it takes a minute"]
+#[ignore = "the four searches take a minute; run it by name"]
 fn a_large_output_of_32_and_64_workers_is_that_of_one_pass() {
     let data = real_or_skip!();
     let genes = fasta_records(&data.directory, "genes");
@@ -124,7 +124,7 @@ fn a_large_output_of_32_and_64_workers_is_that_of_one_pass() {
 }
 
 #[test]
-#[ignore = "it takes a minute"]
+#[ignore = "the search takes a minute; run it by name"]
 fn workers_that_are_killed_over_real_proteins_change_nothing() {
     let data = real_or_skip!();
     let command = "blastp -db proteins -query queries.fa -outfmt 6 -evalue 2000 -max_target_seqs 50";
