@@ -131,10 +131,9 @@ impl SlurmJob {
             }
             progress.report(&format!("{message}; waiting for it"));
             interruption::flag_with_grace(JOB_CANCEL_TIMEOUT);
-            match self.wait(&handle, progress, cancelled)? {
-                // The user has cancelled the job before this command, which has to do the rest of its work.
-                JobOutcome::Cancelled if is_completing => {}
-                outcome => return self.finish(&handle, &outcome),
+            let outcome = self.wait(&handle, progress, cancelled)?;
+            if !must_run_again(is_completing, &outcome) {
+                return self.finish(&handle, &outcome);
             }
         }
         check()?;
@@ -260,6 +259,13 @@ impl SlurmJob {
             },
         }
     }
+}
+
+/// Returns whether a resumed command must submit a job of its own after the job of an earlier command has ended. It must
+/// if SLURM was already ending that job when the command began (`was_completing`): the user knows of its failure, and
+/// wants the rest of the work to be done.
+fn must_run_again(was_completing: bool, outcome: &JobOutcome) -> bool {
+    was_completing && *outcome != JobOutcome::Succeeded
 }
 
 /// Returns the state of a job for the user, as the rest of a sentence; `None` if it has ended or lost its head.
@@ -390,6 +396,18 @@ mod tests {
             assert!(some.contains(words), "{words}: {some}");
         }
         assert!(of(&[failed("5")]).starts_with("interrupted; job 5 of SLURM may still run"));
+    }
+
+    #[test]
+    fn a_resumed_command_runs_again_what_slurm_was_ending_unless_it_succeeded() {
+        let failed = JobOutcome::Failed { description: "out of memory".to_owned(), exit_code: None };
+        for outcome in
+            [JobOutcome::Cancelled, JobOutcome::TimeLimit, JobOutcome::HostLost, JobOutcome::Preempted, failed]
+        {
+            assert!(must_run_again(true, &outcome), "{outcome:?}");
+            assert!(!must_run_again(false, &outcome), "{outcome:?}");
+        }
+        assert!(!must_run_again(true, &JobOutcome::Succeeded));
     }
 
     #[test]
