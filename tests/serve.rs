@@ -10,6 +10,7 @@ mod credential_reload;
 mod dataset_kinds;
 mod direct_scan;
 mod encryption;
+mod exact_conditions;
 mod genotypes;
 mod grpc;
 mod guide_examples;

@@ -172,6 +172,55 @@ fn a_policy_says_what_a_query_sees() {
 }
 
 #[test]
+fn a_hidden_number_is_hidden_however_it_is_written() {
+    let (directory, policy) = write_cohort();
+    let root = directory.join("root");
+    write_file(&root.join("w.csv"), "subject,withdrawn\nann,0\nbea,1\ncat,0.5\ndot,\n");
+    let ask = |condition: &str| {
+        let condition = format!("where = [{{ column = 'withdrawn', {condition} }}]");
+        write_file(&policy, &format!("[[rule]]\nname = 'r'\nwho = ['*']\ndatasets = ['w.csv']\n{condition}\n"));
+        let sql = "SELECT subject FROM w ORDER BY subject";
+        let words = ["--data", path_text(&root), "--policy", path_text(&policy), "--as", "bob", "--format", "csv"];
+        godwit().args(["query", sql]).args(words).run()
+    };
+    for entries in ["[1]", "[1.0]", "['1']", "['1.00']"] {
+        assert_eq!(ask(&format!("not_in = {entries}")).stdout, "subject\nann\ncat\n", "{entries}");
+        assert_eq!(ask(&format!("in = {entries}")).stdout, "subject\nbea\n", "{entries}");
+    }
+    assert_eq!(ask("in = ['yes', 0.5]").stdout, "subject\ncat\n");
+    ask("not_in = [1, 'yes']").assert_rejected(&[2, 4], &["w.csv", "entry 2 of `not_in`"]);
+    ask("at_least = nan").assert_rejected(&[3], &["policy.toml", "finite"]);
+}
+
+#[test]
+fn a_denied_sample_hides_reads_that_may_contain_it() {
+    let (directory, policy) = write_cohort();
+    let root = directory.join("root");
+    let write_reads = |name: &str, groups: &str| {
+        let header = format!("@HD\tVN:1.6\tSO:unsorted\n@SQ\tSN:chr1\tLN:1000\n{groups}");
+        write_file(&root.join(name), &(header + "r\t4\t*\t0\t0\t*\t*\t0\t0\tACGT\tIIII\n"));
+    };
+    write_reads("other.sam", "@RG\tID:a\tSM:S1\n");
+    write_reads("both.sam", "@RG\tID:a\tSM:S1\n@RG\tID:b\tSM:S017\n");
+    write_reads("unknown.sam", "");
+    let withdrawn = "[[rule]]\nname = 'withdrawn'\nwho = ['*']\ndatasets = ['**']\nsamples = ['S017']\ndeny = true\n";
+    write_file(&policy, &format!("{withdrawn}[[rule]]\nname = 'rest'\nwho = ['*']\ndatasets = ['**']\n"));
+    let count = |name: &str| {
+        let sql = format!("SELECT count(*) n FROM \"{name}\"");
+        let words = ["--data", path_text(&root), "--policy", path_text(&policy), "--as", "bob", "--format", "csv"];
+        godwit().args(["query", &sql]).args(words).run()
+    };
+    assert_eq!(count("other.sam").stdout, "n\n1\n");
+    count("both.sam").assert_rejected(&[2], &["both.sam"]);
+    count("unknown.sam").assert_rejected(&[2], &["unknown.sam"]);
+    assert_eq!(count("people").stdout, "n\n4\n");
+    let test = ["policy", "test", "--policy", path_text(&policy), "--as", "bob", "--data", path_text(&root)];
+    let explained = godwit().args(test).args(["--dataset", "both.sam"]).run();
+    explained.assert_rejected(&[4], &["both.sam"]);
+    assert!(explained.stdout.contains("rule 1, \"withdrawn\", denies it"), "{}", explained.stdout);
+}
+
+#[test]
 fn few_people_are_in_no_count() {
     let (directory, policy) = write_cohort();
     let root = directory.join("root");

@@ -1,5 +1,6 @@
 //! The catalog as one principal sees it.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -58,15 +59,20 @@ impl Catalog for AuthorizedCatalog {
         // Return the same error for hidden and for absent datasets.
         let hidden = || DatasetError::NotFound { name: name.to_owned() };
         let canonical = self.catalog.canonical_name(name).map_err(|_| hidden())?;
-        let rule = self.visible_rule(&canonical).ok_or_else(hidden)?;
-        let dataset = self.catalog.open(&canonical).map_err(|error| match error {
-            DatasetError::NotFound { .. } => hidden(),
-            error if rule.shows_everything() => error,
-            _ => {
-                let problem = format!("the server cannot open {name}; ask its administrator for the cause");
-                DatasetError::Local(problem.into())
-            }
-        })?;
+        // The rules must decide about the samples of the dataset that is shown, so it is opened only once: the file may
+        // be replaced between two attempts.
+        let opened = OnceCell::new();
+        let open = || opened.get_or_init(|| self.catalog.open(&canonical)).as_ref().ok().cloned();
+        let rule = self.grants.deciding_rule(&canonical, &open).ok_or_else(hidden)?;
+        let dataset =
+            opened.into_inner().unwrap_or_else(|| self.catalog.open(&canonical)).map_err(|error| match error {
+                DatasetError::NotFound { .. } => hidden(),
+                error if rule.shows_everything() => error,
+                _ => {
+                    let problem = format!("the server cannot open {name}; ask its administrator for the cause");
+                    DatasetError::Local(problem.into())
+                }
+            })?;
         let view = match &rule.grouping {
             Some(groups) => GroupedDataset::open(&canonical, dataset, rule, groups, &self.grants),
             None => DatasetView::open(&canonical, dataset, rule, &self.grants),

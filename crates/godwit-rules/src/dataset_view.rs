@@ -235,7 +235,11 @@ fn view_columns(
     let mut columns = Vec::new();
     for (source_index, field) in inner.fields().iter().enumerate() {
         let mask = rule.column_mask(field.name());
-        let sample_indexes = samples.filter(|_| is_per_sample_column(field.name(), field.data_type())).cloned();
+        let sample_indexes = samples.filter(|_| is_per_sample_column(field.name())).cloned();
+        // Hide a column whose values cannot be separated by sample.
+        if sample_indexes.is_some() && !matches!(field.data_type(), DataType::List(_)) {
+            continue;
+        }
         let data_type = match mask {
             Some(Mask::Drop) => continue,
             Some(mask) => masked_type(field.data_type(), mask).map_err(|wanted| {
@@ -462,5 +466,28 @@ impl Dataset for DatasetView {
                 batch.and_then(|batch| shaping.apply(&batch).map_err(|error| DatasetError::Data(Box::new(error))));
             shaped.map_err(|error| redact_error(&shaping.name, error)).transpose()
         })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_whose_values_cannot_be_separated_by_sample_are_hidden() {
+        let item = Arc::new(Field::new("item", DataType::Int32, true));
+        let schema = Schema::new(vec![
+            Field::new("position", DataType::Int64, false),
+            Field::new("format_DP", DataType::List(item.clone()), true),
+            Field::new("format_GQ", DataType::LargeList(item), true),
+            Field::new("genotype_phased", DataType::Boolean, true),
+        ]);
+        let rule: Rule = toml::from_str("name = 'x'\nwho = ['*']\ndatasets = ['**']\nsamples = ['S1']").unwrap();
+        let shown = |samples: Option<&Arc<[u64]>>| {
+            let columns = view_columns("v", &schema, &rule, samples, true).unwrap();
+            columns.iter().map(|column| column.source_index).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(None), [0, 1, 2, 3]);
+        assert_eq!(shown(Some(&Arc::from([0]))), [0, 1]);
     }
 }

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::policy_store::PolicyStore;
 use crate::row_filter::RegionSet;
 use crate::rule::{Condition, DatePart, Grouping, Mask, Rule};
-use crate::samples::{dataset_samples, visible_sample_indexes};
+use crate::samples::{covers_samples, dataset_samples, visible_sample_indexes};
 
 /// Maximum number of names in a list of an explanation.
 const MAX_LISTED_NAMES: usize = 12;
@@ -99,25 +99,33 @@ pub fn explain(
     Ok(Explanation { text: lines.join("\n") + "\n", is_visible })
 }
 
+/// Returns the reason why the rules of a principal do not show a dataset. The rules are examined in the same order as by
+/// [`Grants::deciding_rule`](crate::grants::Grants::deciding_rule).
 fn denial_reason(policy: &Policy, grants: &crate::grants::Grants, catalog: &Arc<dyn Catalog>, name: &str) -> String {
     if grants.rules.is_empty() {
         return "no rule names this principal".to_owned();
     }
-    let denying = grants.rules.iter().find(|rule| rule.covers(name));
-    match denying {
-        Some(rule) if rule.deny && !rule.depends_on_samples() => {
-            format!("rule {}, {:?}, denies it", policy.rule_number(&rule.name), rule.name)
+    let label = |rule: &Rule| format!("rule {}, {:?}", policy.rule_number(&rule.name), rule.name);
+    let mut first = None;
+    for rule in grants.rules.iter().filter(|rule| rule.covers(name)) {
+        if !rule.depends_on_samples() {
+            return format!("{}, denies it", label(rule));
         }
-        Some(rule) => match catalog.open(name) {
-            Ok(_) => format!(
-                "rule {}, {:?}, selects other samples, and no later rule covers the dataset",
-                policy.rule_number(&rule.name),
-                rule.name
-            ),
-            Err(_) => {
-                "its rules select samples, but the dataset cannot be opened to read the names of its samples".to_owned()
-            }
-        },
+        let Ok(dataset) = catalog.open(name) else {
+            return "its rules select samples, but the dataset cannot be opened to read the names of its samples"
+                .to_owned();
+        };
+        if rule.deny && covers_samples(rule, &*dataset) {
+            let cause = match dataset_samples(&*dataset) {
+                Some(_) => "the dataset contains a sample that the rule selects",
+                None => "the samples in the dataset are unknown, so the rule may select one of them",
+            };
+            return format!("{}, denies it: {cause}", label(rule));
+        }
+        first = first.or(Some(rule));
+    }
+    match first {
+        Some(rule) => format!("{}, selects other samples, and no later rule covers the dataset", label(rule)),
         None => "no rule names this dataset, and datasets without a rule are hidden".to_owned(),
     }
 }

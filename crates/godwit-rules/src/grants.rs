@@ -38,7 +38,8 @@ impl Grants {
 
     /// Returns the rule that decides about a dataset, which is the first one that covers it. If the samples in the
     /// dataset matter, `open` opens it. Returns `None` if no rule covers the dataset, the deciding rule denies access,
-    /// or the samples are unknown.
+    /// or the samples matter and the dataset cannot be opened. If the header does not name all samples of reads or
+    /// variants, rules that deny samples cover the dataset, and rules that show samples do not.
     pub(crate) fn deciding_rule(&self, name: &str, open: &dyn Fn() -> Option<Arc<dyn Dataset>>) -> Option<&Arc<Rule>> {
         for rule in self.rules.iter().filter(|rule| rule.covers(name)) {
             if !rule.depends_on_samples() || covers_samples(rule, &*open()?) {

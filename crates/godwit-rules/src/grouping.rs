@@ -204,8 +204,15 @@ impl GroupedDataset {
 
 /// Returns a hash of each value in a column, by which individuals are distinguished.
 fn member_hashes(values: &ArrayRef, random: &RandomState) -> Result<Vec<GroupMember>, ArrowError> {
+    let mut values = values.clone();
+    if values.data_type().is_floating() {
+        let numbers = cast(&values, &DataType::Float64)?;
+        // NaN is a missing number in tables from pandas. Zero and negative zero are the same individual.
+        let known = |number: f64| (!number.is_nan()).then_some(number + 0.0);
+        values = Arc::new(numbers.as_primitive::<Float64Type>().unary_opt::<_, Float64Type>(known));
+    }
     let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-    let rows = converter.convert_columns(std::slice::from_ref(values))?;
+    let rows = converter.convert_columns(std::slice::from_ref(&values))?;
     let marks = rows.iter().enumerate().map(|(row, value)| match values.is_valid(row) {
         true => GroupMember::Hash(random.hash_one(value.as_ref())),
         false => GroupMember::Missing,

@@ -11,18 +11,22 @@
 mod audit;
 mod authorized_catalog;
 mod client_addresses;
+mod column_values;
 mod dataset_view;
+mod decimal_number;
 mod error;
 mod explain;
 mod grants;
 mod grouping;
 mod masks;
+mod number_range;
 mod policy;
 mod policy_store;
 mod pseudonyms;
 mod row_filter;
 mod rule;
 mod samples;
+mod value_set;
 
 pub use audit::{AuditLog, AuditSummary, verify_audit};
 pub use authorized_catalog::AuthorizedCatalog;

@@ -3,6 +3,7 @@
 //! A masked array must not contain bytes of hidden values. Dictionaries and views may contain values of hidden rows, so
 //! they are expanded before.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
@@ -12,7 +13,7 @@ use arrow_cast::{can_cast_types, cast};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 
 use crate::pseudonyms::{PseudonymKey, pseudonymize};
-use crate::rule::Mask;
+use crate::rule::{DatePart, Mask};
 
 /// Returns the plain form of a type, in which every value is stored separately; `None` if there is no such form.
 pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
@@ -79,8 +80,10 @@ pub(crate) fn mask_column(
             None => Ok(new_null_array(data_type, values.len())),
         },
         Mask::Bin(width) => bin_values(values, width, data_type),
-        Mask::Prefix(characters) => truncate_values(values, characters),
-        Mask::Date(part) => truncate_values(values, part.characters()),
+        Mask::Prefix(characters) => truncate_values(values, |text| {
+            Some(text.char_indices().nth(characters).map_or(text, |(end, _)| &text[..end]))
+        }),
+        Mask::Date(part) => truncate_values(values, |text| truncate_date(text, part)),
     }
 }
 
@@ -111,13 +114,32 @@ fn bin_values(values: &ArrayRef, width: f64, data_type: &DataType) -> Result<Arr
     cast(&binned, data_type)
 }
 
-fn truncate_values(values: &ArrayRef, characters: usize) -> Result<ArrayRef, ArrowError> {
+/// Replaces each text by a part of it; `truncate` returns this part, or `None` to hide the text.
+fn truncate_values(values: &ArrayRef, truncate: impl Fn(&str) -> Option<&str>) -> Result<ArrayRef, ArrowError> {
     let texts = cast(values, &DataType::Utf8)?;
-    let texts = texts.as_string::<i32>();
-    let shown = texts
-        .iter()
-        .map(|text| text.map(|text| text.char_indices().nth(characters).map_or(text, |(end, _)| &text[..end])));
+    let shown = texts.as_string::<i32>().iter().map(|text| text.and_then(&truncate));
     Ok(Arc::new(shown.collect::<StringArray>()))
+}
+
+/// Returns the part of an ISO 8601 date that remains with this precision. Returns `None` if the text is not such a date,
+/// because its first characters might be the day and the month.
+fn truncate_date(text: &str, part: DatePart) -> Option<&str> {
+    let bytes = text.as_bytes();
+    let has_digits =
+        |range| bytes.get::<Range<usize>>(range).is_some_and(|digits| digits.iter().all(u8::is_ascii_digit));
+    let has_part = |separator: usize| bytes.get(separator) == Some(&b'-') && has_digits(separator + 1..separator + 3);
+    let end = match (has_digits(0..4), has_part(4), has_part(7)) {
+        (true, true, true) => DatePart::Day.characters(),
+        (true, true, false) => DatePart::Month.characters(),
+        (true, false, _) => DatePart::Year.characters(),
+        (false, ..) => return None,
+    };
+    let is_complete = match bytes.get(end) {
+        None => true,
+        // A time follows only a complete date.
+        Some(separator) => end == DatePart::Day.characters() && matches!(separator, b'T' | b't' | b' '),
+    };
+    is_complete.then(|| &text[..end.min(part.characters())])
 }
 
 #[cfg(test)]
@@ -126,7 +148,6 @@ mod tests {
     use arrow_cast::display::{ArrayFormatter, FormatOptions};
 
     use super::*;
-    use crate::rule::DatePart;
 
     fn masked_texts(values: ArrayRef, mask: Mask) -> Vec<String> {
         let data_type = masked_type(values.data_type(), mask).unwrap();
@@ -152,6 +173,22 @@ mod tests {
         assert_eq!(masked_texts(dates, Mask::Date(DatePart::Month)), ["1987-03", "1969-12"]);
         assert!(masked_type(&DataType::Utf8, Mask::Bin(1.0)).is_err());
         assert!(masked_type(&DataType::Int32, Mask::Prefix(1)).is_err());
+    }
+
+    #[test]
+    fn a_text_that_is_not_a_date_is_hidden_and_not_truncated() {
+        let texts = ["1987-03-05", "1987-03-05T06:30:00Z", "1987-03-05 06:30", "1987-03", "1987"];
+        let others =
+            ["05.03.1987", "19870305", "0503-1987", "1987-03-051", "1987-3-5", "March 1987", "198", "", "é987-03"];
+        let dates: ArrayRef = Arc::new(StringArray::from_iter_values(texts.into_iter().chain(others)));
+        for (part, expected) in [
+            (DatePart::Year, ["1987", "1987", "1987", "1987", "1987"]),
+            (DatePart::Month, ["1987-03", "1987-03", "1987-03", "1987-03", "1987"]),
+            (DatePart::Day, ["1987-03-05", "1987-03-05", "1987-03-05", "1987-03", "1987"]),
+        ] {
+            let expected: Vec<_> = expected.into_iter().chain(["-"; 9]).collect();
+            assert_eq!(masked_texts(dates.clone(), Mask::Date(part)), expected);
+        }
     }
 
     #[test]

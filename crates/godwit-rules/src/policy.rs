@@ -17,7 +17,7 @@ use crate::client_addresses::ClientAddresses;
 use crate::error::PolicyError;
 use crate::grants::Grants;
 use crate::pseudonyms::{PseudonymKey, derive_key};
-use crate::rule::{Condition, Grouping, Mask, Rule};
+use crate::rule::{Condition, ConditionValue, Grouping, Mask, Rule};
 
 /// Prefix of a group name in the list of principals of a rule.
 const GROUP_PREFIX: &str = "group:";
@@ -296,9 +296,18 @@ fn grouping_problem(rule: &Rule, groups: &Grouping) -> Option<String> {
 
 fn condition_problem(condition: &Condition) -> Option<String> {
     let Condition { column, one_of, not_in, at_least, at_most } = condition;
-    let asks = one_of.is_some() || not_in.is_some() || at_least.is_some() || at_most.is_some();
-    (!asks)
-        .then(|| format!("`where` has no condition for column {column}; set `in`, `not_in`, `at_least` or `at_most`"))
+    if one_of.is_none() && not_in.is_none() && at_least.is_none() && at_most.is_none() {
+        return Some(format!(
+            "`where` has no condition for column {column}; set `in`, `not_in`, `at_least` or `at_most`"
+        ));
+    }
+    let listed = one_of.iter().chain(not_in).flatten().filter_map(|value| match value {
+        ConditionValue::Number(number) => Some(number),
+        ConditionValue::Boolean(_) | ConditionValue::Text(_) => None,
+    });
+    let is_finite = at_least.iter().chain(at_most).chain(listed).all(|number| number.is_finite());
+    // JSON, in which the rules are sent to other processes, has neither infinite numbers nor NaN.
+    (!is_finite).then(|| format!("`where` compares column {column} with `inf` or `nan`; write a finite number"))
 }
 
 fn mask_problem(rule: &Rule, has_key: bool) -> Option<String> {
@@ -402,6 +411,19 @@ mod tests {
     }
 
     #[test]
+    fn the_numbers_of_conditions_are_equal_in_all_processes() {
+        let condition =
+            "not_in = [0.1, 1, 1.0, true, 'a', 0.30000000000000004], at_least = 1e300, at_most = 9007199254740993";
+        let text = "[groups]\ndac = []\n".to_owned() + &rule(&format!("where = [{{ column = 'x', {condition} }}]"));
+        let grants = read(&text).unwrap().grants_by_name("alice");
+        assert_eq!(Grants::from_bytes(&grants.to_bytes()).unwrap().rules, grants.rules);
+        let conditions = &grants.rules[0].conditions[0];
+        let texts = conditions.not_in.iter().flatten().map(ConditionValue::text).collect::<Vec<_>>();
+        assert_eq!(texts, ["0.1", "1", "1", "true", "a", "0.30000000000000004"]);
+        assert_eq!(conditions.at_most.unwrap().to_string(), "9007199254740993");
+    }
+
+    #[test]
     fn the_key_goes_only_where_pseudonyms_are_made() {
         let text = "key = 'key'\n[groups]\ndac = []\n".to_owned() + &rule("[rule.mask]\nname = 'hash'\n");
         let policy = read(&text).unwrap();
@@ -416,6 +438,11 @@ mod tests {
             ("regions = ['chr1:9-3']", "chr1:9-3"),
             ("regions = []", "deny = true"),
             ("where = [{ column = 'x' }]", "at_least"),
+            ("where = [{ column = 'x', at_least = nan }]", "finite"),
+            ("where = [{ column = 'x', at_most = -inf }]", "finite"),
+            ("where = [{ column = 'x', not_in = [1, inf] }]", "finite"),
+            ("where = [{ column = 'x', not_in = [2020-01-02] }]", "write a date as a text"),
+            ("where = [{ column = 'x', at_least = '1' }]", "need a number"),
             ("[rule.mask]\nname = 'hash'", "key ="),
             ("[rule.mask]\nage = { bin = 0 }", "above 0"),
             ("deny = true\nwrite = true", "`deny`"),

@@ -1,5 +1,6 @@
 //! A policy that is reloaded while a server runs, and its decisions about access to whole files.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,12 @@ use crate::grants::Grants;
 use crate::policy::Policy;
 use crate::rule::Rule;
 use crate::samples::{covers_samples, visible_sample_indexes};
+
+/// Extensions of index files.
+const INDEX_EXTENSIONS: [&str; 4] = ["bai", "csi", "crai", "tbi"];
+/// Endings of datasets that the name of an index may omit: `x.bai` is an index of `x.bam`, `x.vcf.tbi` one of
+/// `x.vcf.gz`, and `x.bam.bai` one of `x.bam.c4gh`.
+const ENDINGS_ABSENT_FROM_INDEXES: [&str; 5] = [".bam", ".cram", ".bcf", ".gz", ".c4gh"];
 
 /// The current policy of a server, which is reloaded after a change of its file.
 #[derive(Debug)]
@@ -84,11 +91,17 @@ fn normalize_path(path: &str) -> Option<String> {
     (!parts.is_empty() && !parts.contains(&"..")).then(|| parts.join("/"))
 }
 
-/// Returns the names of datasets to which a file may belong: each parent directory, and each prefix of the path before
-/// a dot, such as `x.bam` for `x.bam.bai`. The flag is true for a directory.
-fn owner_candidates(path: &str) -> impl Iterator<Item = (&str, bool)> {
+/// Returns the names of datasets to which a file may belong: each parent directory, each prefix of the path before a
+/// dot, such as `x.bam` for `x.bam.bai`, and the names that an index abbreviates, such as `x.bam` for `x.bai`. The flag is
+/// true for a directory.
+fn owner_candidates(path: &str) -> impl Iterator<Item = (Cow<'_, str>, bool)> {
     let ends = path.char_indices().filter(|(at, character)| *at > 0 && matches!(character, '/' | '.'));
-    ends.map(|(end, character)| (&path[..end], character == '/'))
+    let prefixes = ends.map(|(end, character)| (Cow::Borrowed(&path[..end]), character == '/'));
+    let indexed = path.rsplit_once('.').filter(|(_, extension)| INDEX_EXTENSIONS.contains(extension));
+    let abbreviated = indexed.into_iter().flat_map(|(stem, _)| {
+        ENDINGS_ABSENT_FROM_INDEXES.iter().map(move |ending| (Cow::<str>::Owned(format!("{stem}{ending}")), false))
+    });
+    prefixes.chain(abbreviated)
 }
 
 /// The kind of the object to which a name refers.
@@ -152,16 +165,20 @@ impl PolicyStore {
     }
 
     /// Decides about a file whose path is normalized. A file inside a dataset directory follows the rule for that
-    /// dataset, unless a rule denies the file itself. Access to a file beside a dataset, such as its index `x.bam.bai`,
-    /// also requires that the whole dataset `x.bam` is visible.
+    /// dataset, unless a rule denies the file itself. Access to a file beside a dataset, such as its index `x.bam.bai` or
+    /// `x.bai`, also requires that the whole dataset `x.bam` is visible.
     fn authorize_path(&self, grants: &Grants, path: &str, access: FileAccess) -> FileAuthorization {
         let is_dataset = self.catalog.canonical_name(path).ok().as_deref() == Some(path);
         for (owner, is_directory) in owner_candidates(path) {
-            if (is_dataset && !is_directory) || matches!(self.resolve_name(owner), NameTarget::NotADataset) {
+            if (is_dataset && !is_directory) || matches!(self.resolve_name(&owner), NameTarget::NotADataset) {
                 continue;
             }
-            let verdict = self.authorize_name(grants, owner, access);
-            let denied = || matches!(self.match_rule(grants, path), (RuleMatch::Rule(rule), _) if rule.deny);
+            let verdict = self.authorize_name(grants, &owner, access);
+            let denied = || match self.match_rule(grants, path).0 {
+                RuleMatch::Rule(rule) => rule.deny,
+                RuleMatch::NoRule => false,
+                RuleMatch::Undecidable => true,
+            };
             if is_directory || !matches!(verdict, FileAuthorization::Allowed(_)) {
                 return if is_directory && denied() { FileAuthorization::Hidden } else { verdict };
             }

@@ -1,6 +1,7 @@
 //! A rule of a policy: to which principals and datasets it applies, and which of their data it shows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use godwit_model::{GlobPattern, Region, RegionError};
 use serde::{Deserialize, Serialize};
@@ -22,10 +23,10 @@ pub(crate) struct Rule {
     /// True if the principals may write, replace and remove the datasets to which the rule applies.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) write: bool,
-    /// If set, only these samples are visible.
+    /// If set, only these samples are visible. If the rule denies access, it hides every dataset with one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) samples: Option<Vec<String>>,
-    /// Samples that are hidden.
+    /// Samples that are hidden. If the rule denies access, it hides every dataset with another sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) without_samples: Vec<String>,
     /// If set, only rows that overlap one of these regions are visible.
@@ -84,22 +85,61 @@ pub(crate) struct Condition {
     /// If set, a row is visible only if its value in the column is not in this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_in: Option<Vec<ConditionValue>>,
+    /// If set, a row is visible only if its value in the column is at least this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) at_least: Option<f64>,
+    pub(crate) at_least: Option<Number>,
+    /// If set, a row is visible only if its value in the column is at most this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) at_most: Option<f64>,
+    pub(crate) at_most: Option<Number>,
 }
 
-/// A value in the policy file. Its text form is compared with the text form of the column's value.
+/// A number in the policy file.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "`at_least` and `at_most` need a number")]
+pub(crate) enum Number {
+    Integer(i64),
+    Float(f64),
+}
+
+impl Number {
+    /// Returns whether the number is neither infinite nor NaN.
+    pub(crate) fn is_finite(self) -> bool {
+        self.to_f64().is_finite()
+    }
+
+    /// Returns the nearest floating-point number.
+    pub(crate) fn to_f64(self) -> f64 {
+        match self {
+            Self::Integer(number) => number as f64,
+            Self::Float(number) => number,
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    /// Writes the shortest decimal text that has this value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+        }
+    }
+}
+
+/// A value in a list of the policy file. It is converted to the type of the column with which it is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "the lists of `where` contain texts, numbers, `true` and `false`; write a date as a text"
+)]
 pub(crate) enum ConditionValue {
     Boolean(bool),
-    Number(i64),
+    Number(Number),
     Text(String),
 }
 
 impl ConditionValue {
+    /// Returns the value as text, such as `true` or `0.5`.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Boolean(truth) => truth.to_string(),
@@ -125,7 +165,7 @@ pub(crate) enum Mask {
     /// Keep only this number of characters at the start of each text.
     #[serde(rename = "keep")]
     Prefix(usize),
-    /// Truncate each date or time to this precision.
+    /// Truncate each date or time to this precision. A text that is not an ISO 8601 date becomes null.
     Date(DatePart),
 }
 

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, ScanArgs, ScanResult, SchemaProvider, Session, TableProvider};
 use datafusion::common::Result;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -16,6 +15,7 @@ use godwit_dataset::{Catalog, Dataset, DatasetError, percent_encode_path};
 use godwit_flight::SQL_SCHEMA;
 use godwit_query::{find_dataset, without_metadata};
 
+use crate::parquet_format::NanSafeParquetFormat;
 use crate::region_pushdown::{constrains_region, regions_of_filters};
 use crate::scan::DatasetExec;
 
@@ -56,7 +56,7 @@ pub(crate) fn table_provider(name: &str, dataset: Arc<dyn Dataset>) -> Result<Ar
         Some(urls) => urls.iter().map(ListingTableUrl::parse).collect(),
         None => files.iter().map(|file| file_url(file)).collect(),
     };
-    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension("");
+    let options = ListingOptions::new(Arc::new(NanSafeParquetFormat::default())).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(urls?)
         .with_listing_options(options)
         .with_schema(without_metadata(&dataset.schema()));

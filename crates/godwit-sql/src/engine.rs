@@ -35,6 +35,8 @@ use godwit_process::LockedDirectory;
 use crate::coverage::COVERAGE;
 use crate::coverage_windows::{self, CoverageWindowsFunction};
 use crate::dataset_table::TableCatalog;
+use crate::decimal_literals::DecimalLiterals;
+use crate::distinct_from::correct_distinct_from;
 use crate::error::QueryError;
 use crate::error_messages::name_list;
 use crate::functions;
@@ -470,10 +472,11 @@ fn has_grouping(plan: &LogicalPlan) -> bool {
     plan.exists(is_grouping).unwrap_or_default()
 }
 
-/// Returns the analyzer rules: [`MacroExpander`](crate::functions::MacroExpander), followed by the default rules of
-/// DataFusion.
+/// Returns the analyzer rules: [`MacroExpander`](crate::functions::MacroExpander) and [`DecimalLiterals`], followed by
+/// the default rules of DataFusion.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(functions::MacroExpander)];
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(functions::MacroExpander), Arc::new(DecimalLiterals)];
     rules.extend(Analyzer::new().rules);
     rules
 }
@@ -502,6 +505,7 @@ pub(crate) fn parse_query(sql: &str) -> Result<Statement, QueryError> {
         statements.pop_front().ok_or_else(|| QueryError::InvalidStatement { problem: String::new() })?;
     if is_query(&statement) {
         if let Statement::Statement(statement) = &mut statement {
+            correct_distinct_from(statement);
             number_placeholders(statement);
         }
         return Ok(statement);

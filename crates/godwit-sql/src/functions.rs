@@ -173,9 +173,16 @@ fn region_condition(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -
         return Ok(Expr::Column(contig).is_null());
     }
     let column = |name: &str| column(name).map(Expr::Column);
-    let starts = column("position")?.lt(lit(region.end as i32));
-    let ends = column("end_position")?.gt(lit(region.start as i32));
-    Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
+    let before_end = column("position")?.lt(lit(region.end as i32));
+    let overlapping = Expr::Column(contig).eq(lit(region.contig)).and(before_end);
+    if region.start == 0 {
+        // A VCF record before the first base (telomere) has the position -1.
+        return Ok(overlapping);
+    }
+    // An interval without bases ends where it begins.
+    let start = lit(region.start as i32);
+    let after_start = column("end_position")?.gt(start.clone()).or(column("position")?.gt_eq(start));
+    Ok(overlapping.and(after_start))
 }
 
 /// Returns the condition that replaces `filter('mapq > 30')` or `filter('QUAL > 30')`. If a statement has several

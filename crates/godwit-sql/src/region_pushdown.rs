@@ -6,14 +6,16 @@
 
 use std::collections::BTreeSet;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
 use godwit_model::Region;
 
 /// Maximum number of constraints for one statement. Conditions that would create more are ignored, so more rows are
 /// read.
 const MAX_CONSTRAINTS: usize = 4096;
+const POSITION_COLUMNS: [&str; 2] = ["position", "end_position"];
 
 /// A constraint that rows are on one of these contigs and overlap `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,19 +141,34 @@ fn constraint_of_comparison(column: &str, op: Operator, value: &ScalarValue) -> 
         ("position", Operator::LtEq) => RegionConstraint { end: next, ..place },
         ("end_position", Operator::Gt) => RegionConstraint { start: number, ..place },
         ("end_position", Operator::GtEq) => RegionConstraint { start: number.saturating_sub(1), ..place },
-        ("end_position", Operator::LtEq) => RegionConstraint { end: number, ..place },
-        ("end_position", Operator::Lt) => RegionConstraint { end: number.saturating_sub(1), ..place },
-        ("end_position", Operator::Eq) => RegionConstraint { start: number.saturating_sub(1), end: number, ..place },
+        // An interval without bases, such as an insertion in a BED file, is found at the base after it.
+        ("end_position", Operator::LtEq) => RegionConstraint { end: next, ..place },
+        ("end_position", Operator::Lt) => RegionConstraint { end: number, ..place },
+        ("end_position", Operator::Eq) => RegionConstraint { start: number.saturating_sub(1), end: next, ..place },
         _ => return None,
     })
 }
 
-/// Returns the name of a column, with or without a cast.
+/// Returns the name of a text or integer column, also if it is cast to a type that holds all its values, as DataFusion
+/// does for comparisons. Other casts change values, or make them null.
 pub(crate) fn column_name(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Column(column) => Some(&column.name),
-        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => column_name(expr),
+        Expr::Cast(Cast { expr, field }) => match &**expr {
+            Expr::Column(column) if is_lossless(&column.name, field.data_type()) => Some(&column.name),
+            _ => None,
+        },
         _ => None,
+    }
+}
+
+/// Returns whether a cast of a column to a type keeps all values. Positions are integers of at most 64 bits; the other
+/// columns that conditions select by are texts.
+fn is_lossless(column: &str, to: &DataType) -> bool {
+    match to {
+        DataType::Dictionary(_, value) => is_lossless(column, value),
+        DataType::Int64 => POSITION_COLUMNS.contains(&column),
+        to => to.is_string() && !POSITION_COLUMNS.contains(&column),
     }
 }
 
@@ -188,7 +205,7 @@ pub(crate) fn integer_value(value: &ScalarValue) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::prelude::{col, lit};
+    use datafusion::prelude::{cast, col, lit, try_cast};
 
     use super::*;
 
@@ -214,5 +231,29 @@ mod tests {
         assert_eq!(shown_regions(contig("a").or(col("contig").is_null())).unwrap(), ["*", "a"]);
         assert_eq!(shown_regions(contig("a").and(col("contig").is_null())).unwrap(), [""; 0]);
         assert_eq!(shown_regions(col("name").is_null()), None);
+    }
+
+    #[test]
+    fn intervals_without_bases_are_in_the_regions_of_their_ends() {
+        let on_a = |condition: Expr| shown_regions(col("contig").eq(lit("a")).and(condition)).unwrap();
+        // The interval [5, 5) is found at the base [5, 6).
+        assert_eq!(on_a(col("end_position").eq(lit(5))), ["a:5-6"]);
+        assert_eq!(on_a(col("end_position").lt_eq(lit(5))), ["a:1-6"]);
+        assert_eq!(on_a(col("end_position").lt(lit(6))), ["a:1-6"]);
+        assert_eq!(on_a(col("end_position").gt_eq(lit(5))), ["a:5-"]);
+        assert_eq!(on_a(col("position").eq(lit(5))), ["a:6-6"]);
+    }
+
+    #[test]
+    fn casts_that_change_values_select_no_regions() {
+        let on_a = |to| shown_regions(cast(col("contig"), to).eq(lit("a")));
+        assert_eq!(on_a(DataType::Utf8).unwrap(), ["a"]);
+        assert_eq!(on_a(DataType::Int64), None);
+        assert_eq!(shown_regions(try_cast(col("contig"), DataType::Int64).is_null()), None);
+        assert_eq!(shown_regions(cast(cast(col("contig"), DataType::Int64), DataType::Utf8).eq(lit("1"))), None);
+        let at = |to| shown_regions(col("contig").eq(lit("a")).and(cast(col("position"), to).eq(lit(1)))).unwrap();
+        assert_eq!(at(DataType::Int64), ["a:2-2"]);
+        assert_eq!(at(DataType::Boolean), ["a"]);
+        assert_eq!(at(DataType::Int8), ["a"]);
     }
 }

@@ -132,6 +132,23 @@ fn rows_show_the_values_of_their_group_and_small_groups_are_hidden() {
 }
 
 #[test]
+fn a_number_that_is_nan_is_not_an_individual() {
+    let shown = |subjects: Vec<f64>| {
+        let sexes = StringArray::from(vec!["s1"; subjects.len()]);
+        let columns: [(&str, ArrayRef); 2] =
+            [("sex", Arc::new(sexes)), ("subject", Arc::new(Float64Array::from(subjects)))];
+        let table = Arc::new(TestTable(RecordBatch::try_from_iter(columns).unwrap()));
+        let grants = grants_with_grouping("{ by = ['sex'], at_least = 2, of = 'subject' }");
+        let rule = &grants.rules[0];
+        let dataset = GroupedDataset::open("t", table, rule, rule.grouping.as_ref().unwrap(), &grants).unwrap();
+        shown_rows(&*dataset, &Scan::default()).len()
+    };
+    assert_eq!(shown(vec![1.0, f64::NAN, -f64::NAN]), 0);
+    assert_eq!(shown(vec![0.0, -0.0, 0.0]), 0);
+    assert_eq!(shown(vec![1.0, f64::NAN, 2.0]), 3);
+}
+
+#[test]
 fn impossible_groupings_are_reported_without_values() {
     let rows = [(Some(1), 31, Some(1), Some(1.0))];
     for (groups, expected) in [

@@ -1,12 +1,15 @@
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_schema::{Schema, SchemaRef};
 use godwit_dataset::{BatchReader, DatasetKind, Scan, ScanPart};
 use godwit_model::schema::alignment_columns;
 
 use super::*;
+use crate::explain::{ExplainRequest, explain};
 
-/// A dataset of reads with one sample.
+/// A dataset of reads with one sample, or with several ones if the text contains further lines of the header. If the
+/// text is empty, the samples are unknown.
 #[derive(Debug)]
 struct TestReads {
     sample: &'static str,
@@ -76,7 +79,14 @@ fn open_store(policy: &str) -> (PolicyStore, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.toml");
     fs::write(&path, policy).unwrap();
-    let names = [("a.bam", "S1"), ("b.bam", "S2"), ("c.bam", "broken"), ("t.parquet", ""), ("whole.parquet", "")];
+    let names = [
+        ("a.bam", "S1"),
+        ("b.bam", "S2"),
+        ("c.bam", "broken"),
+        ("d.bam", "S1\n@RG\tID:h\tSM:S2"),
+        ("t.parquet", ""),
+        ("whole.parquet", ""),
+    ];
     (PolicyStore::open(&path, Arc::new(TestCatalog(names.into()))).unwrap(), directory)
 }
 
@@ -106,6 +116,10 @@ fn files_of_a_masked_dataset_are_not_readable_by_another_rule() {
         ("/a.bam/", "refused"),
         ("a.bam.bai", "refused"),
         ("a.bam.bai.gz", "refused"),
+        ("a.bai", "refused"),
+        ("a.csi", "refused"),
+        ("a.txt", "allowed"),
+        ("b.bai", "allowed"),
         ("t.parquet", "refused"),
         ("t.parquet/part-0.parquet", "refused"),
         ("t.parquet//x/part-0.parquet", "refused"),
@@ -133,6 +147,7 @@ fn the_rule_of_a_dataset_is_that_of_its_parts_and_its_index_needs_one_of_its_own
         ("whole.parquet/part-0.parquet", "allowed"),
         ("b.bam", "allowed"),
         ("b.bam.bai", "hidden"),
+        ("b.bai", "hidden"),
         ("a.bam", "hidden"),
         ("t.parquet/part-0.parquet", "hidden"),
     ] {
@@ -157,6 +172,71 @@ fn rules_with_samples_open_the_files() {
     assert_eq!(catalog.names().unwrap(), ["a.bam"]);
     assert!(matches!(catalog.open("b.bam"), Err(DatasetError::NotFound { .. })));
     assert!(matches!(catalog.open("c.bam"), Err(DatasetError::NotFound { .. })));
+}
+
+#[test]
+fn a_denied_sample_hides_every_dataset_that_may_contain_it() {
+    let text = rule("withdrawn", "['**']", "samples = ['S2']\ndeny = true") + &rule("rest", "['**']", "");
+    let (book, _directory) = open_store(&text);
+    for (path, expected) in [
+        ("a.bam", "allowed"),
+        ("a.bam.bai", "allowed"),
+        ("a.bai", "allowed"),
+        ("b.bam", "hidden"),
+        ("b.bam.bai", "hidden"),
+        ("c.bam", "hidden"),
+        ("d.bam", "hidden"),
+        ("d.bam.bai", "hidden"),
+        ("d.bai", "hidden"),
+        ("t.parquet/part-0.parquet", "hidden"),
+        ("notes.txt", "allowed"),
+    ] {
+        assert_eq!(authorize_read(&book, path), expected, "{path}");
+    }
+    let catalog = book.authorized_catalog(&Principal::named("alice"), &book.catalog);
+    assert_eq!(catalog.names().unwrap(), ["a.bam"]);
+    for name in ["b.bam", "c.bam", "d.bam", "t.parquet"] {
+        assert!(matches!(catalog.open(name), Err(DatasetError::NotFound { .. })), "{name}");
+    }
+    for (dataset, expected) in [
+        ("b.bam", "rule 1, \"withdrawn\", denies it: the dataset contains a sample"),
+        ("d.bam", "rule 1, \"withdrawn\", denies it: the dataset contains a sample"),
+        ("t.parquet", "rule 1, \"withdrawn\", denies it: the samples in the dataset are unknown"),
+        ("c.bam", "the dataset cannot be opened"),
+    ] {
+        let request =
+            ExplainRequest { principal: "alice".to_owned(), dataset: dataset.to_owned(), ..ExplainRequest::default() };
+        let explanation = explain(&book.policy(), book.catalog.clone(), &request).unwrap();
+        assert!(!explanation.is_visible && explanation.text.contains(expected), "{}", explanation.text);
+    }
+}
+
+/// A catalog with a dataset that is replaced after each attempt to open it: first it contains the sample S1, then S2.
+#[derive(Debug, Default)]
+struct ReplacedCatalog(AtomicUsize);
+
+impl Catalog for ReplacedCatalog {
+    fn names(&self) -> Result<Vec<String>, DatasetError> {
+        Ok(vec!["a.bam".to_owned()])
+    }
+
+    fn open(&self, _: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+        let sample = if self.0.fetch_add(1, Ordering::Relaxed) == 0 { "S1" } else { "S2" };
+        Ok(Arc::new(TestReads { sample }))
+    }
+
+    fn canonical_name(&self, name: &str) -> Result<String, DatasetError> {
+        Ok(name.to_owned())
+    }
+}
+
+#[test]
+fn the_dataset_that_is_shown_is_the_one_whose_samples_were_examined() {
+    let text = rule("none", "['**']", "samples = ['S3']") + &rule("one", "['**']", "samples = ['S1']");
+    let (book, _directory) = open_store(&text);
+    let replaced: Arc<dyn Catalog> = Arc::new(ReplacedCatalog::default());
+    let dataset = book.authorized_catalog(&Principal::named("alice"), &replaced).open("a.bam").unwrap();
+    assert_eq!(crate::samples::dataset_samples(&*dataset).unwrap(), ["S1"]);
 }
 
 #[test]

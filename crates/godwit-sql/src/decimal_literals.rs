@@ -1,0 +1,100 @@
+//! Compares decimal columns with literals exactly.
+//!
+//! DataFusion 55 parses `64.10` as a floating-point number, and compares a decimal column with it as decimals of 15
+//! digits after the point: 64.10 is then 64.099999999999992, and equals no value of the column. In SQL the literal is a
+//! decimal number (ISO/IEC 9075-2, exact numeric literal).
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable as _, LogicalPlan, Operator};
+use datafusion::optimizer::analyzer::AnalyzerRule;
+
+use crate::functions::input_schema;
+
+/// Largest number of digits of a decimal number in Arrow.
+const MAX_DIGITS: usize = 38;
+
+/// The analyzer rule that makes literals decimal if they are compared with a decimal value. It must run before the type
+/// coercion of DataFusion.
+#[derive(Debug)]
+pub(crate) struct DecimalLiterals;
+
+impl AnalyzerRule for DecimalLiterals {
+    fn name(&self) -> &str {
+        "godwit_decimal_literals"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(make_literals_decimal).map(|rewritten| rewritten.data)
+    }
+}
+
+/// Replaces the literals in the expressions of one node of a plan.
+fn make_literals_decimal(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut has_floats = false;
+    plan.apply_expressions(|expr| {
+        has_floats |= expr.exists(|expr| Ok(matches!(expr, Expr::Literal(ScalarValue::Float64(Some(_)), _))))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !has_floats {
+        return Ok(Transformed::no(plan));
+    }
+    let (schema, names) = (input_schema(&plan)?, NamePreserver::new(&plan));
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| Ok(rewrite_comparison(expr, &schema)))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// Replaces the literals of a comparison one of whose sides is decimal.
+fn rewrite_comparison(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let operands: Vec<&mut Expr> = match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => vec![left, right],
+        Expr::Between(Between { expr, low, high, .. }) => vec![expr, low, high],
+        Expr::InList(InList { expr, list, .. }) => std::iter::once(&mut **expr).chain(list).collect(),
+        _ => return Transformed::no(expr),
+    };
+    let is_decimal = |operand: &&mut Expr| operand.get_type(schema).is_ok_and(|data_type| data_type.is_decimal());
+    if !operands.iter().any(is_decimal) {
+        return Transformed::no(expr);
+    }
+    let mut is_changed = false;
+    for operand in operands {
+        if let Some(literal) = decimal_literal(operand) {
+            (*operand, is_changed) = (literal, true);
+        }
+    }
+    Transformed::new_transformed(expr, is_changed)
+}
+
+fn is_comparison(operator: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Returns a floating-point literal as a decimal literal with the digits that identify the floating-point number, which
+/// are those of the statement if there are at most 15; `None` for other expressions, and for numbers with too many
+/// digits.
+fn decimal_literal(expr: &Expr) -> Option<Expr> {
+    let number = match expr {
+        Expr::Literal(ScalarValue::Float64(Some(number)), _) => *number,
+        Expr::Negative(inner) => match &**inner {
+            Expr::Literal(ScalarValue::Float64(Some(number)), _) => -number,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let text = number.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let digits = format!("{whole}{fraction}");
+    let unscaled = digits.parse::<i128>().ok()?;
+    let precision = digits.trim_start_matches('-').len();
+    (precision <= MAX_DIGITS).then(|| {
+        let value = ScalarValue::Decimal128(Some(unscaled), precision as u8, fraction.len() as i8);
+        Expr::Literal(value, None)
+    })
+}
