@@ -140,6 +140,10 @@ fn what_cannot_be_copied_is_told() {
         .run()
         .assert_rejected(&[2], &["delta"]);
     godwit().args(["copy", "/nowhere", &server_url(&served, "f")]).run().assert_rejected(&[2], &["/nowhere"]);
+    let hidden = mine.join(".hidden");
+    fs::write(&hidden, "x").expect("it can be written");
+    let copied = godwit().args(["copy", path_text(&hidden), &server_url(&served, "")]).run();
+    copied.assert_rejected(&[2], &[".hidden", "begin with a dot"]);
 }
 
 #[test]

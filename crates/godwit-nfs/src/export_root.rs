@@ -93,9 +93,9 @@ pub(crate) struct ExportRoot {
     mode_changes: KeyedLock<u64>,
 }
 
-/// Reports whether a name is hidden in listings: names that begin with a dot, and files of incomplete copies.
+/// Reports whether a name is hidden in listings: names that begin with a dot, which include files of incomplete copies.
 pub(crate) fn is_hidden(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b".") || is_partial_path(&path_to_text(Path::new(name)))
+    name.as_bytes().starts_with(b".")
 }
 
 /// Reports whether a client may use a name that it knows.
@@ -544,7 +544,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "secret").unwrap();
         symlink(outside.path(), directory.path().join("link")).unwrap();
-        for name in [".godwit", "x.godwit-part", ".f.godwit-journal"] {
+        for name in [".godwit", ".x.godwit-part", ".f.godwit-journal"] {
             fs::write(directory.path().join(name), "hidden").unwrap();
             assert_eq!(root.node_at(Path::new(name)).map(|node| node.path), Err(nfsstat3::NFS3ERR_NOENT), "{name}");
             assert_eq!(parse_new_name(name.as_bytes()), Err(nfsstat3::NFS3ERR_PERM), "{name}");
@@ -555,6 +555,7 @@ mod tests {
         }
         assert!(root.open_path(&Path::new("..").join(outside.path()), OFlags::RDONLY).is_err());
         assert_eq!(parse_new_name(b".nfs0001"), Ok(OsStr::new(".nfs0001")));
+        assert_eq!(parse_new_name(b"x.godwit-part"), Ok(OsStr::new("x.godwit-part")));
         assert_eq!(parse_new_name(b"."), Err(nfsstat3::NFS3ERR_INVAL));
         assert_eq!(parse_name(b"a/b"), Err(nfsstat3::NFS3ERR_INVAL));
         assert_eq!(parse_name(&[b'x'; 256]), Err(nfsstat3::NFS3ERR_NAMETOOLONG));

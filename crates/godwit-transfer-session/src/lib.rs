@@ -13,6 +13,7 @@
 pub mod blake3_tree;
 pub mod concurrency_controller;
 pub mod copy_events;
+pub mod lru;
 pub mod partial_paths;
 pub mod path_text;
 pub mod ranges;

@@ -19,9 +19,22 @@ const HASH_DIGITS: usize = 32;
 
 const _: () = assert!(PART_SUFFIX.len() <= MAX_SUFFIX_BYTES);
 
-/// Reports whether a path is that of a partial file or a journal.
+/// Reports whether a path is that of a partial file or a journal: its name begins with a dot and has one of the
+/// suffixes.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_transfer_session::partial_paths::is_partial_path;
+///
+/// assert!(is_partial_path("run7/.a.bam.godwit-part"));
+/// // A file of a user.
+/// assert!(!is_partial_path("run7/a.bam.godwit-part"));
+/// ```
 pub fn is_partial_path(path: &str) -> bool {
-    path.ends_with(PART_SUFFIX) || path.strip_suffix(NEW_JOURNAL_SUFFIX).unwrap_or(path).ends_with(JOURNAL_SUFFIX)
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let journal_name = name.strip_suffix(NEW_JOURNAL_SUFFIX).unwrap_or(name);
+    name.starts_with('.') && (name.ends_with(PART_SUFFIX) || journal_name.ends_with(JOURNAL_SUFFIX))
 }
 
 /// Returns the path of a file beside `target`: `.NAME` and the suffix `ending`. If the name would be too long, it is
@@ -47,6 +60,15 @@ pub fn partial_path(target: &Path, ending: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_that_begin_with_a_dot_are_those_of_partial_files() {
+        for ending in [PART_SUFFIX, JOURNAL_SUFFIX, &format!("{JOURNAL_SUFFIX}{NEW_JOURNAL_SUFFIX}")] {
+            assert!(is_partial_path(&format!(".x{ending}")) && is_partial_path(&format!("d/.x{ending}")), "{ending}");
+            assert!(!is_partial_path(&format!("x{ending}")) && !is_partial_path(&format!(".d/x{ending}")), "{ending}");
+        }
+        assert!(!is_partial_path(".x") && !is_partial_path(".d.godwit-part/x"));
+    }
 
     #[test]
     fn a_name_of_any_length_has_a_partial_path() {

@@ -1,6 +1,6 @@
 //! The plan of a copy: the entries that the sources list and the options select, and the destination of each entry.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, LinkPolicy, Listing, list_entries};
 use crate::location::{Location, RemoteLocation};
-use crate::path_text::{path_to_text, text_to_path};
+use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::selection::{Selection, matching_prefix, split_glob};
 
 /// A file, directory or link to be copied.
@@ -30,6 +30,10 @@ pub(crate) struct CopyPlan {
     pub(crate) failures: Vec<EntryFailure>,
     /// Symbolic links that are skipped, as paths below the destination.
     pub(crate) skipped_links: Vec<String>,
+    /// The copies of source directories, as paths below the destination; empty for the destination itself. Only their
+    /// contents are compared with the source.
+    source_directories: BTreeSet<String>,
+    selection: Selection,
 }
 
 impl CopyItem {
@@ -58,12 +62,24 @@ fn join_paths(one: &str, other: &str) -> String {
     }
 }
 
+/// Reports whether a path has a component that begins with a dot. Servers reject such names.
+fn is_hidden_path(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with('.'))
+}
+
+/// Returns the path relative to a directory; `None` if it is not below the directory.
+fn path_below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
+    let below = if directory.is_empty() { path } else { path.strip_prefix(directory)?.strip_prefix('/')? };
+    (!below.is_empty()).then_some(below)
+}
+
 impl CopyPlan {
     /// Lists the entries of all sources.
     ///
     /// # Errors
     /// [`TransferError::NotFound`] if no file matches a glob, [`TransferError::Rejected`] if two files would get the
-    /// same path; the error of the listing if a source cannot be listed.
+    /// same path or the copy of a source would have a hidden name; the error of the listing if a source cannot be
+    /// listed.
     pub(crate) async fn from_sources(
         sources: &[Location],
         control: Option<&Arc<ControlClient>>,
@@ -71,17 +87,17 @@ impl CopyPlan {
         naming: DestinationNaming,
         links: LinkPolicy,
     ) -> Result<Self, TransferError> {
-        let mut plan = Self::default();
+        let mut plan = Self { selection: selection.clone(), ..Self::default() };
         for source in sources {
             match source {
                 Location::Local(path) => {
-                    plan.add_local(path.clone(), selection, naming == DestinationNaming::IntoDirectory, links).await?
+                    plan.add_local(path.clone(), naming == DestinationNaming::IntoDirectory, links).await?
                 }
                 Location::Remote(remote) => {
                     let control = control.ok_or_else(|| TransferError::Internal {
                         problem: "a remote source without a connection".to_owned(),
                     })?;
-                    plan.add_remote(remote, control, selection, naming, links).await?;
+                    plan.add_remote(remote, control, naming, links).await?;
                 }
             }
         }
@@ -92,14 +108,22 @@ impl CopyPlan {
     async fn add_local(
         &mut self,
         path: PathBuf,
-        selection: &Selection,
         keeps_base_names: bool,
         links: LinkPolicy,
     ) -> Result<(), TransferError> {
         let text = path_to_text(&path);
         let listing = run_blocking(move || list_entries(&path, links)).await?;
         let prefix = if keeps_base_names { base_name(&text)?.to_owned() } else { String::new() };
-        self.add_listing(listing, selection, &prefix, &text);
+        if is_hidden_path(&prefix) {
+            let problem = format!(
+                "cannot copy {}: servers do not accept names that begin with a dot; copy it alone to a destination \
+                 that names the copy, such as {}",
+                escape_for_display(&text),
+                prefix.trim_start_matches('.')
+            );
+            return Err(TransferError::rejected(problem));
+        }
+        self.add_listing(listing, &prefix, &text);
         Ok(())
     }
 
@@ -107,7 +131,6 @@ impl CopyPlan {
         &mut self,
         remote: &RemoteLocation,
         control: &ControlClient,
-        selection: &Selection,
         naming: DestinationNaming,
         links: LinkPolicy,
     ) -> Result<(), TransferError> {
@@ -118,7 +141,7 @@ impl CopyPlan {
             let is_below = naming == DestinationNaming::IntoDirectory
                 || naming == DestinationNaming::IntoDirectoryIfFile && is_file;
             let prefix = if is_below { base_name(path)?.to_owned() } else { String::new() };
-            self.add_listing(listing, selection, &prefix, path);
+            self.add_listing(listing, &prefix, path);
             return Ok(());
         };
         let mut found: BTreeMap<String, Listing> = BTreeMap::new();
@@ -148,19 +171,22 @@ impl CopyPlan {
         }
         for (matched, listing) in found {
             let prefix = base_name(&matched)?.to_owned();
-            self.add_listing(listing, selection, &prefix, &join_paths(&directory, &matched));
+            self.add_listing(listing, &prefix, &join_paths(&directory, &matched));
         }
         Ok(())
     }
 
-    fn add_listing(&mut self, listing: Listing, selection: &Selection, prefix: &str, origin: &str) {
+    fn add_listing(&mut self, listing: Listing, prefix: &str, origin: &str) {
         let Listing { mut entries, mut failures, skipped_links } = listing;
+        if entries.iter().any(|entry| entry.path.is_empty() && entry.is_directory) {
+            self.source_directories.insert(prefix.to_owned());
+        }
         // If a source is a single file, the selection compares its file name, because its relative path is empty.
         let alone = entries.len() == 1 && entries[0].path.is_empty();
         if alone {
             entries[0].path = origin.rsplit('/').next().unwrap_or_default().to_owned();
         }
-        selection.apply(&mut entries);
+        self.selection.apply(&mut entries);
         for mut entry in entries {
             if alone {
                 entry.path = String::new();
@@ -172,7 +198,7 @@ impl CopyPlan {
             entry.path = join_paths(prefix, &entry.path);
             self.items.push(CopyItem { entry, source_path });
         }
-        selection.apply_to_failures(&mut failures);
+        self.selection.apply_to_failures(&mut failures);
         let failures = failures
             .into_iter()
             .map(|EntryFailure { path, error }| EntryFailure { path: join_paths(prefix, &path), error });
@@ -199,26 +225,59 @@ impl CopyPlan {
 
     /// Excludes hidden entries, which servers reject; returns the number of excluded entries.
     pub(crate) fn exclude_hidden(&mut self) -> usize {
-        let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
         let count = |plan: &Self| plan.items.len() + plan.failures.len();
         let before = count(self);
-        self.items.retain(|item| !is_hidden(&item.entry.path));
-        self.failures.retain(|failure| !is_hidden(&failure.path));
+        self.items.retain(|item| !is_hidden_path(&item.entry.path));
+        self.failures.retain(|failure| !is_hidden_path(&failure.path));
         before - count(self)
     }
 
-    /// Reports whether a path at the destination equals, or is below, the path of an entry that failed or was skipped.
-    pub(crate) fn is_below_failure(&self, path: &str) -> bool {
-        let others = self.failures.iter().map(|failure| &failure.path).chain(&self.skipped_links);
-        others.into_iter().any(|other| {
-            other.is_empty()
-                || path.strip_prefix(other.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+    /// Reports whether the plan copies a directory, so that the destination may have extraneous entries.
+    pub(crate) fn has_source_directory(&self) -> bool {
+        !self.source_directories.is_empty()
     }
 
-    /// Reports whether the plan is a single file that gets exactly the path of the destination.
-    pub(crate) fn is_one_file(&self) -> bool {
-        matches!(&self.items[..], [only] if only.entry.path.is_empty() && only.entry.is_file())
+    /// Returns the extraneous paths among the entries at the destination: entries of copied directories that the source
+    /// does not have. `found` lists directories before their contents; in the result, contents precede directories.
+    ///
+    /// Entries that the copy does not compare are not extraneous: entries beside the copies, entries that the filters
+    /// exclude, hidden entries, entries that failed or are links that were skipped, and directories of such entries.
+    pub(crate) fn extraneous_paths(&self, found: &[Entry]) -> Vec<String> {
+        let selected = self.selected_paths(found);
+        let copied: HashSet<&str> = self.items.iter().map(|item| item.entry.path.as_str()).collect();
+        let (mut extraneous, mut kept_directories) = (Vec::new(), HashSet::new());
+        for entry in found.iter().rev() {
+            let path = entry.path.as_str();
+            let is_compared = selected.contains(path) && !is_hidden_path(path) && !self.is_below_failure(path);
+            if is_compared && !copied.contains(path) && !kept_directories.contains(path) {
+                extraneous.push(entry.path.clone());
+            } else if let Some((directory, _)) = path.rsplit_once('/') {
+                kept_directories.insert(directory);
+            }
+        }
+        extraneous
+    }
+
+    /// Returns the paths of the entries at the destination that are below the copies of source directories and pass the
+    /// filters.
+    fn selected_paths(&self, found: &[Entry]) -> HashSet<String> {
+        let mut selected = HashSet::new();
+        for directory in &self.source_directories {
+            let below = found.iter().filter_map(|entry| {
+                let path = path_below(&entry.path, directory)?.to_owned();
+                Some(Entry { path, ..entry.clone() })
+            });
+            let mut entries: Vec<Entry> = below.collect();
+            self.selection.apply(&mut entries);
+            selected.extend(entries.iter().map(|entry| join_paths(directory, &entry.path)));
+        }
+        selected
+    }
+
+    /// Reports whether a path at the destination equals, or is below, the path of an entry that failed or was skipped.
+    fn is_below_failure(&self, path: &str) -> bool {
+        let others = self.failures.iter().map(|failure| &failure.path).chain(&self.skipped_links);
+        others.into_iter().any(|other| other.is_empty() || path == other || path_below(path, other).is_some())
     }
 }
 
@@ -274,3 +333,6 @@ pub(crate) fn common_server(
     }
     Ok(Some(Arc::new(ControlClient::new(first, credentials, retry_timeout)?)))
 }
+
+#[cfg(test)]
+mod tests;

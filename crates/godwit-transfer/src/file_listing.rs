@@ -407,12 +407,13 @@ mod tests {
     fn directories_come_before_what_is_in_them_and_our_own_parts_are_not_listed() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("b")).unwrap();
-        for name in ["b/c", "a", ".x.godwit-part", ".x.godwit-journal", ".x.godwit-journal-new"] {
+        for name in ["b/c", "a", "b/x.godwit-part", ".x.godwit-part", ".x.godwit-journal", ".x.godwit-journal-new"] {
             std::fs::write(directory.path().join(name), name).unwrap();
         }
         let entries = list_entries(directory.path(), LinkPolicy::Follow).unwrap().entries;
         let paths: Vec<&str> = entries.iter().map(|entry| entry.path.as_str()).collect();
-        assert_eq!(paths, ["", "a", "b", "b/c"]);
+        // A name without a dot at its beginning is that of a file of a user.
+        assert_eq!(paths, ["", "a", "b", "b/c", "b/x.godwit-part"]);
         assert!(entries[0].is_directory && entries[1].size_bytes == 1);
         let alone = list_entries(&directory.path().join("a"), LinkPolicy::Follow).unwrap().entries;
         assert_eq!((alone.len(), alone[0].path.as_str()), (1, ""));

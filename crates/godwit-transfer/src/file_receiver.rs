@@ -2,23 +2,24 @@
 //!
 //! A file of one block is written, synced to disk and renamed when the block arrives. A file of several blocks has a
 //! journal beside it, and is renamed after its blocks were compared with the hashes of the source. Only blocks that
-//! match their hashes are written.
+//! match their hashes are written. The lock of the journal keeps other copies from writing a file of the same path.
 
 mod atomic_incoming_file;
 mod operations;
+mod partial_file;
 mod symbolic_links;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
+use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use arrow_array::RecordBatch;
 use godwit_files::{is_file_at_path, parent_directory, sync_directory};
-use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count, hash_block};
+use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count};
 use godwit_transfer_session::ranges::RangeSet;
 use parking_lot::{Mutex, RwLock};
 
@@ -26,13 +27,17 @@ use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure, resolve_below_root};
-use crate::journal::{BlockHashes, Journal, JournalHeader};
+use crate::journal::Journal;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use crate::unix_time::time_from_unix;
 use crate::write_back;
 pub(crate) use atomic_incoming_file::AtomicIncomingFile;
-use godwit_transfer_session::partial_paths::{JOURNAL_SUFFIX, PART_SUFFIX, is_partial_path, partial_path};
+use godwit_transfer_session::partial_paths::{PART_SUFFIX, is_partial_path, partial_path};
 pub(crate) use operations::{CopyReceiver, wait_for_ended_copies};
+use partial_file::{
+    PartialFile, create_directory, create_part_file, discard_partial_file, lock_name, open_journal, open_partial_file,
+    recorded_blocks, remove_part_file, update_mode,
+};
 
 /// A receiver of the files of a copy, which are below one path.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(crate) struct FileReceiver {
 pub(crate) struct IncomingFile {
     target_path: PathBuf,
     entry: Entry,
+    /// True if the file is taken over from a process that has lost its client and may have locked the journal.
+    take_over: bool,
     state: Mutex<IncomingFileState>,
     /// Locked for reading while a block is written, and for writing to wait for these writes.
     write_lock: RwLock<()>,
@@ -96,13 +103,6 @@ enum IncomingFileState {
     Complete,
 }
 
-#[derive(Debug)]
-struct PartialFile {
-    file: Arc<File>,
-    journal: Journal,
-    block_hashes: BlockHashes,
-}
-
 impl IncomingFile {
     /// Reports whether the file has several blocks and its journal is open.
     pub(crate) fn is_partial(&self) -> bool {
@@ -121,16 +121,6 @@ impl IncomingFile {
         let _alone = self.write_lock.write();
         drop(open);
     }
-}
-
-fn present_blocks(known: &BlockHashes) -> RangeSet {
-    let mut blocks = RangeSet::default();
-    for (block, hash) in (0..).zip(known) {
-        if hash.is_some() {
-            blocks.insert(block, block + 1);
-        }
-    }
-    blocks
 }
 
 impl FileReceiver {
@@ -190,9 +180,9 @@ impl FileReceiver {
         if entry.is_directory || block_count(entry.size_bytes) == 1 {
             return Ok(ReceiverState::Absent);
         }
-        Ok(match Journal::read_unlocked(&partial_path(&target, JOURNAL_SUFFIX)) {
-            Some((header, known)) if header.version == entry.version => ReceiverState::Partial(present_blocks(&known)),
-            Some((_, known)) => ReceiverState::Stale(present_blocks(&known)),
+        Ok(match recorded_blocks(&target) {
+            Some((version, blocks)) if version == entry.version => ReceiverState::Partial(blocks),
+            Some((_, blocks)) => ReceiverState::Stale(blocks),
             None => ReceiverState::Absent,
         })
     }
@@ -214,7 +204,7 @@ impl FileReceiver {
         let _operation = self.start_operation()?;
         let target_path = self.target_path(&entry)?;
         if entry.is_directory {
-            fs::create_dir_all(&target_path).map_err(TransferError::io_error("create", &target_path))?;
+            create_directory(&target_path)?;
             self.directories.lock().push((target_path.clone(), entry));
             return Ok(ReceiverState::Complete);
         }
@@ -224,7 +214,7 @@ impl FileReceiver {
         let parent = parent_directory(&target_path);
         // Most directories already exist, and checking that is cheaper than trying to create them.
         if !parent.is_dir() {
-            fs::create_dir_all(parent).map_err(TransferError::io_error("create", parent))?;
+            create_directory(parent)?;
         }
         let (have, state) = match fs::metadata(&target_path) {
             Ok(found) if found.is_dir() => {
@@ -235,12 +225,21 @@ impl FileReceiver {
                     problem,
                 )));
             }
+            Ok(found) if !found.is_file() => {
+                let problem = "the destination has a device, pipe or socket of this name, but the source has a file; move \
+                               it away, or copy to another name";
+                return Err(TransferError::io_error("write", &target_path)(io::Error::other(problem)));
+            }
             Ok(found) if entry.has_same_size_and_time(&found) => {
                 self.verify_existing(&entry, &target_path)?;
+                update_mode(&target_path, &entry, &found)?;
                 (ReceiverState::Complete, IncomingFileState::SingleBlock)
             }
             _ if block_count(entry.size_bytes) == 1 => (ReceiverState::Absent, IncomingFileState::SingleBlock),
-            _ => open_partial_file(&target_path, &entry, take_over, &self.has_ended)?,
+            _ => {
+                let (have, partial) = open_partial_file(&target_path, &entry, take_over, &self.has_ended)?;
+                (have, IncomingFileState::Partial(Box::new(partial)))
+            }
         };
         let mut files = self.incoming_files.lock();
         if files.len() <= file as usize {
@@ -249,6 +248,7 @@ impl FileReceiver {
         files[file as usize] = Some(Arc::new(IncomingFile {
             target_path,
             entry,
+            take_over,
             state: Mutex::new(state),
             write_lock: RwLock::default(),
         }));
@@ -323,23 +323,29 @@ impl FileReceiver {
         Ok(true)
     }
 
-    /// Writes the only block of a file to a temporary file and commits the file.
+    /// Writes the only block of a file to a temporary file and commits the file. The name is locked meanwhile, and blocks
+    /// that an earlier copy left of the file are discarded.
     fn write_single_block_file(&self, incoming: &IncomingFile, data: &[u8]) -> Result<(), TransferError> {
         let mut state = incoming.state.lock();
         if matches!(*state, IncomingFileState::Complete) {
             return Ok(());
         }
+        let journal = lock_name(&incoming.target_path, incoming.take_over, &self.has_ended)?;
         let part = partial_path(&incoming.target_path, PART_SUFFIX);
-        let file = open_part_file(&part, true)?;
-        file.write_all_at(data, 0).map_err(TransferError::io_error("write", &part))?;
-        let named = self.commit_file(&incoming.target_path, &incoming.entry, &file, &part);
-        if matches!(named, Err(TransferError::ChecksumMismatch { .. })) {
-            // Remove the partial file of a single block if its checksum differs from the list.
-            let _ = fs::remove_file(&part);
-        }
-        named?;
+        let committed = create_part_file(&part).and_then(|file| {
+            file.write_all_at(data, 0).map_err(TransferError::io_error("write", &part))?;
+            let committed = self.commit_file(&incoming.target_path, &incoming.entry, &file, &part);
+            let is_mismatch = matches!(committed, Err(TransferError::ChecksumMismatch { .. }));
+            // Remove the partial file, unless another copy has taken over the name.
+            if is_mismatch && is_file_at_path(&file, &part).is_ok_and(|is_own| is_own) {
+                let _ = fs::remove_file(&part);
+            }
+            committed
+        });
+        let unlocked = journal.map_or(Ok(()), Journal::remove);
+        committed?;
         *state = IncomingFileState::Complete;
-        Ok(())
+        unlocked
     }
 
     /// Compares the complete file at `part` with its expected checksum, sets its mode and time, syncs it to disk and
@@ -403,8 +409,8 @@ impl FileReceiver {
             }
         }
         if discard_stale_only {
-            let known = open.block_hashes.clone();
-            open.journal.rewrite(&JournalHeader::new(entry.size_bytes, entry.version), &known)?;
+            let PartialFile { journal, header, block_hashes, .. } = &mut **open;
+            journal.rewrite(header, block_hashes)?;
             return Ok(wrong);
         }
         if wrong.is_empty() {
@@ -448,10 +454,15 @@ impl FileReceiver {
         }
     }
 
-    /// Removes a file or an empty directory that the source does not have.
+    /// Removes a file or an empty directory that the source does not have, and what an interrupted copy left for its name.
     pub(crate) fn remove_path(&self, path: &str) -> Result<(), TransferError> {
         let _operation = self.start_operation()?;
         let target = self.resolve_path(path)?;
+        match discard_partial_file(&target, &self.has_ended) {
+            // Another copy is writing the file, or its client was killed. The removal does not affect its partial file.
+            Err(TransferError::Busy { .. }) => {}
+            discarded => discarded?,
+        }
         let removed =
             if target.is_dir() && !target.is_symlink() { fs::remove_dir(&target) } else { fs::remove_file(&target) };
         match removed {
@@ -471,92 +482,10 @@ fn resolve_below(directory: &Path, path: &str) -> Result<PathBuf, TransferError>
     Ok(directory.join(below.ok_or_else(refused)?))
 }
 
-fn open_part_file(path: &Path, empty: bool) -> Result<File, TransferError> {
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
-    opened.map_err(TransferError::io_error("write", path))
-}
-
 /// Sets the mode and modification time of a file to those of the source.
 fn apply_mode_and_time(file: &File, entry: &Entry) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
     file.set_times(FileTimes::new().set_modified(time_from_unix(entry.modified_s, entry.modified_ns)))
-}
-
-/// Opens the partial file and the journal of a file of several blocks; creates them unless an earlier copy left them.
-fn open_partial_file(
-    target: &Path,
-    entry: &Entry,
-    take_over: bool,
-    ended: &AtomicBool,
-) -> Result<(ReceiverState, IncomingFileState), TransferError> {
-    let (journal_path, part_path) = (partial_path(target, JOURNAL_SUFFIX), partial_path(target, PART_SUFFIX));
-    let header = JournalHeader::new(entry.size_bytes, entry.version);
-    let (mut journal, found, seized) = match Journal::open(&journal_path) {
-        Err(TransferError::Busy { .. }) if take_over => {
-            let (journal, found) = Journal::take_over(&journal_path)?;
-            let found = found.filter(|(before, _)| before.version == header.version);
-            // The other process may still write blocks of another version to the old partial file, or rename it; so use
-            // a new file.
-            if found.is_none() {
-                let _ = fs::remove_file(&part_path);
-            }
-            (journal, found, true)
-        }
-        opened => {
-            let (journal, found) = opened?;
-            (journal, found, false)
-        }
-    };
-    let part = open_part_file(&part_path, false)?;
-    let blocks = block_count(entry.size_bytes) as usize;
-    // If the journal already has the header of this version of the file, do not write it again.
-    let goes_on = !seized && found.as_ref().is_some_and(|(before, _)| *before == header);
-    let (is_stale, block_hashes) = match found {
-        Some((before, mut known)) => {
-            let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
-            // The size of the file has changed, so the last block of the earlier version is not valid.
-            known.resize(blocks, None);
-            if !before.is_from_this_boot() {
-                rehash_blocks(&part, &mut known, before.size_bytes, ended)?;
-            }
-            (is_stale, known)
-        }
-        None => (false, vec![None; blocks]),
-    };
-    if !is_stale && !goes_on {
-        journal.rewrite(&header, &block_hashes)?;
-    }
-    let there = present_blocks(&block_hashes);
-    let have = match (there.is_empty(), is_stale) {
-        (true, _) => ReceiverState::Absent,
-        (false, true) => ReceiverState::Stale(there),
-        (false, false) => ReceiverState::Partial(there),
-    };
-    Ok((have, IncomingFileState::Partial(Box::new(PartialFile { file: Arc::new(part), journal, block_hashes }))))
-}
-
-/// Discards blocks whose bytes do not match their hashes because the host crashed before they were on disk.
-fn rehash_blocks(
-    part: &File,
-    known: &mut BlockHashes,
-    size_bytes: u64,
-    ended: &AtomicBool,
-) -> Result<(), TransferError> {
-    let mut data = Vec::new();
-    for (block, hash) in (0..).zip(known) {
-        if ended.load(Ordering::Relaxed) {
-            return Err(TransferError::Interrupted);
-        }
-        let Some(expected) = hash else { continue };
-        let (start, end) = block_byte_range(block, size_bytes);
-        data.resize(end.saturating_sub(start) as usize, 0);
-        let is_there =
-            part.read_exact_at(&mut data, start).is_ok() && hash_block(&data, block, size_bytes) == *expected;
-        if !is_there {
-            *hash = None;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The journal of a file that is being received: a header that identifies the file, and a record for each block that
 //! was written.
 //!
+//! The header also identifies the partial file: blocks of another file are hashed before they are accepted.
+//!
 //! A block is written before its record. If the process dies, the kernel still writes both to disk. If the host
 //! restarts, either may be missing, so blocks from before the restart are hashed before they are accepted.
 //!
@@ -33,11 +35,15 @@ pub(crate) struct JournalHeader {
     /// Random identifier of the current boot of the host, from the Linux kernel.
     #[serde(rename = "boot")]
     pub(crate) boot_id: String,
+    /// Inode number of the partial file to which the blocks were written; 0 in journals of earlier versions of godwit,
+    /// which did not record it. The records are not valid for another file.
+    #[serde(rename = "inode", default)]
+    pub(crate) part_inode: u64,
 }
 
 impl JournalHeader {
-    pub(crate) fn new(size_bytes: u64, version: u64) -> Self {
-        Self { format_version: FORMAT_VERSION, size_bytes, version, boot_id: read_boot_id() }
+    pub(crate) fn new(size_bytes: u64, version: u64, part_inode: u64) -> Self {
+        Self { format_version: FORMAT_VERSION, size_bytes, version, boot_id: read_boot_id(), part_inode }
     }
 
     /// Reports whether the journal was written after the last start of the host.
@@ -87,14 +93,16 @@ fn reserve_space(file: &File, from: u64, header: &JournalHeader) {
 /// Hashes of the blocks of a file by block index; `None` for blocks that are missing.
 pub(crate) type BlockHashes = Vec<Option<BlockHash>>;
 
+/// A journal, and its header and block hashes unless it is new or invalid.
+pub(crate) type OpenedJournal = (Journal, Option<(JournalHeader, BlockHashes)>);
+
 impl Journal {
-    /// Opens or creates the journal at `path` and locks it. Returns its header and block hashes, unless it is new or
-    /// invalid.
+    /// Opens or creates the journal at `path` and locks it.
     ///
     /// # Errors
     /// [`TransferError::Busy`] if another copy has locked the journal, [`TransferError::Io`] if it cannot be opened or
     /// read.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
+    pub(crate) fn open(path: &Path) -> Result<OpenedJournal, TransferError> {
         let mut file = open_locked(path)?;
         let (end_offset, found) = read_records(file.file()).map_err(TransferError::io_error("read", path))?;
         // Remove all bytes from the first incomplete record on.
@@ -105,18 +113,24 @@ impl Journal {
         Ok((Self { file }, found))
     }
 
+    /// Opens a journal as [`Self::open`] does, but removes its contents without reading them.
+    pub(crate) fn open_empty(path: &Path) -> Result<Self, TransferError> {
+        let mut file = open_locked(path)?;
+        file.truncate(0).map_err(TransferError::io_error("write", path))?;
+        Ok(Self { file })
+    }
+
     /// Opens a journal as [`Self::open`] does, but takes it over from a process that can no longer be reached. That
     /// process then writes to a file that has no name.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
-    pub(crate) fn take_over(path: &Path) -> Result<(Self, Option<(JournalHeader, BlockHashes)>), TransferError> {
+    pub(crate) fn take_over(path: &Path) -> Result<OpenedJournal, TransferError> {
         let found = Self::read_unlocked(path);
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(TransferError::io_error("remove", path)(error));
-            }
-            _ => {}
+        if let Err(error) = std::fs::remove_file(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(TransferError::io_error("remove", path)(error));
         }
         let (journal, _) = Self::open(path)?;
         Ok((journal, found))
@@ -141,8 +155,7 @@ impl Journal {
         new_path.push(NEW_JOURNAL_SUFFIX);
         // The temporary file needs no lock of its own, because only the process that has locked the journal writes it.
         let new_path = PathBuf::from(new_path);
-        let mut file = open_locked(&new_path)?;
-        file.truncate(0).map_err(TransferError::io_error("write", &new_path))?;
+        let mut file = Self::open_empty(&new_path)?.file;
         reserve_space(file.file(), 0, header);
         file.append(&bytes).map_err(TransferError::io_error("write", &new_path))?;
         file.rename(&path).map_err(TransferError::io_error("rename", &path))?;
@@ -222,7 +235,7 @@ mod tests {
         ) {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("journal");
-            let header = JournalHeader::new(9 * BLOCK_BYTES, 77);
+            let header = JournalHeader::new(9 * BLOCK_BYTES, 77, 5);
             let (mut journal, found) = Journal::open(&path).unwrap();
             let is_busy = matches!(Journal::open(&path), Err(TransferError::Busy { .. }));
             prop_assert!(found.is_none() && is_busy);

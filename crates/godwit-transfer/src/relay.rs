@@ -8,7 +8,6 @@
 
 mod cache;
 mod cached_download;
-mod lru;
 mod pending_fetches;
 
 use std::collections::HashMap;

@@ -35,6 +35,8 @@ mod directory_trees;
 mod mirrors;
 #[path = "copies/relays.rs"]
 mod relays;
+#[path = "copies/synchronization.rs"]
+mod synchronization;
 
 const MIB: usize = 1 << 20;
 

@@ -62,7 +62,7 @@ impl CopyOperation<'_> {
             let failures = verify_local_sources(&self.plan.items, &self.expected_checksums).await?;
             let failed: HashSet<&str> = failures.iter().map(|failure| failure.path.as_str()).collect();
             self.plan.items.retain(|item| !failed.contains(item.entry.path.as_str()));
-            self.failures.extend(failures);
+            self.plan.failures.extend(failures);
         }
         let hidden = self.plan.exclude_hidden();
         if hidden > 0 {
@@ -85,18 +85,20 @@ impl CopyOperation<'_> {
                 );
                 EntryFailure { path, error: TransferError::Unsupported { problem } }
             });
-            self.failures.extend(failures);
+            self.plan.failures.extend(failures);
         }
         Ok(())
     }
 
     /// Returns the extraneous paths at the destination; the entries of a directory precede the directory. Symbolic
-    /// links at the destination are not followed. Paths that may belong to failed entries are omitted.
+    /// links at the destination are not followed.
     pub(super) async fn extraneous_paths(&self) -> Result<Vec<String>, TransferError> {
-        if self.plan.is_one_file() {
+        if !self.plan.has_source_directory() {
+            let message = "--sync removes nothing, because no source is a directory; name the directory".to_owned();
+            self.observer.on_event(&CopyEvent::Warning { message });
             return Ok(Vec::new());
         }
-        let there = if self.is_download {
+        let found = if self.is_download {
             let base = self.destination_directory();
             run_blocking(move || match list_entries(&base, LinkPolicy::Preserve) {
                 Err(TransferError::NotFound { .. }) => Ok(None),
@@ -107,13 +109,7 @@ impl CopyOperation<'_> {
             self.control.list_if_present(&self.destination_path, LinkPolicy::Preserve).await?
         };
         // A destination directory that does not exist yet is created by this copy, so its entries need no check.
-        let there = there.map(|listing| listing.entries).unwrap_or_default();
-        let wanted: HashSet<&str> = self.plan.items.iter().map(|item| item.entry.path.as_str()).collect();
-        let is_surplus =
-            |path: &String| !path.is_empty() && !wanted.contains(path.as_str()) && !self.plan.is_below_failure(path);
-        let mut surplus: Vec<String> = there.into_iter().map(|entry| entry.path).filter(is_surplus).collect();
-        surplus.reverse();
-        Ok(surplus)
+        Ok(found.map(|listing| self.plan.extraneous_paths(&listing.entries)).unwrap_or_default())
     }
 
     /// Ends an upload. If the first member of the pool was lost after it had committed the last file, the upload is

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use godwit_files::parent_directory;
 
-use super::{FileReceiver, open_part_file};
+use super::{FileReceiver, create_directory, create_part_file, open_journal};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::journal::Journal;
-use godwit_transfer_session::partial_paths::{JOURNAL_SUFFIX, PART_SUFFIX, partial_path};
+use godwit_transfer_session::partial_paths::{PART_SUFFIX, partial_path};
 
 /// A file that is being written. If it is dropped before it is committed, its data are removed.
 pub(crate) struct AtomicIncomingFile {
@@ -35,17 +35,17 @@ impl FileReceiver {
         }
         let target_path = self.target_path(entry)?;
         let parent = parent_directory(&target_path);
-        fs::create_dir_all(parent).map_err(TransferError::io_error("create", parent))?;
-        if target_path.is_dir() {
+        create_directory(parent)?;
+        if fs::metadata(&target_path).is_ok_and(|found| !found.is_file()) {
             return Ok(None);
         }
-        let (journal, found) = Journal::open(&partial_path(&target_path, JOURNAL_SUFFIX))?;
+        let ((journal, found), _) = open_journal(&target_path, false, &self.has_ended, Journal::open)?;
         // Another copy may have received blocks meanwhile.
         if found.is_some_and(|(_, known)| known.iter().any(Option::is_some)) {
             return Ok(None);
         }
         let part_path = partial_path(&target_path, PART_SUFFIX);
-        let file = open_part_file(&part_path, true)?;
+        let file = create_part_file(&part_path)?;
         Ok(Some(AtomicIncomingFile { target_path, entry: entry.clone(), part_path, file, journal: Some(journal) }))
     }
 }

@@ -14,10 +14,11 @@ use std::path::{Component, Path, PathBuf};
 
 use godwit_files::parent_directory;
 
-use super::FileReceiver;
+use super::{FileReceiver, create_directory, lock_name, remove_part_file};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure};
+use crate::journal::Journal;
 use crate::path_text::{escape_for_display, path_to_text, text_to_path};
 use godwit_transfer_session::partial_paths::{PART_SUFFIX, partial_path};
 
@@ -83,7 +84,7 @@ impl FileReceiver {
     fn create_link(&self, place: &Path, entry: &Entry) -> Result<(), TransferError> {
         let target = entry.link_target.as_deref().and_then(text_to_path).unwrap_or_default();
         let parent = parent_directory(place);
-        fs::create_dir_all(parent).map_err(TransferError::io_error("create", parent))?;
+        create_directory(parent)?;
         let real = |path: &Path| fs::canonicalize(path).map_err(TransferError::io_error("inspect", path));
         let (real_base, real_parent) = (real(&self.base_path)?, real(parent)?);
         let depth = real_parent.strip_prefix(&real_base).map(|below| below.components().count());
@@ -95,17 +96,15 @@ impl FileReceiver {
                            directory away";
             return Err(TransferError::io_error("create", place)(Error::new(ErrorKind::IsADirectory, problem)));
         }
+        let journal = lock_name(place, false, &self.has_ended)?;
         let part = partial_path(place, PART_SUFFIX);
-        match fs::remove_file(&part) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(TransferError::io_error("remove", &part)(error));
-            }
-            _ => {}
-        }
-        symlink(&target, &part).map_err(TransferError::io_error("create", &part))?;
-        fs::rename(&part, place).map_err(TransferError::io_error("rename", place))?;
+        let created = remove_part_file(&part)
+            .and_then(|()| symlink(&target, &part).map_err(TransferError::io_error("create", &part)))
+            .and_then(|()| fs::rename(&part, place).map_err(TransferError::io_error("rename", place)));
+        let unlocked = journal.map_or(Ok(()), Journal::remove);
+        created?;
         self.changed_directories.lock().insert(parent.to_owned());
-        Ok(())
+        unlocked
     }
 }
 

@@ -3,6 +3,7 @@ use std::os::unix::fs::MetadataExt as _;
 use super::*;
 use crate::block_reader::{BlockHashCache, BlockReader, SourceRange};
 use godwit_transfer_session::blake3_tree::BLOCK_BYTES;
+use godwit_transfer_session::partial_paths::JOURNAL_SUFFIX;
 
 /// A source file of three blocks, and the path to which it is copied.
 struct TransferFixture {
@@ -36,7 +37,8 @@ impl TransferFixture {
         FileReceiver::new(&self.target, true)
     }
 
-    fn send(&self, inbox: &FileReceiver, blocks: (u64, u64)) {
+    /// Sends blocks `[blocks.0, blocks.1)`; returns the outcome of each batch.
+    fn try_send(&self, inbox: &FileReceiver, blocks: (u64, u64)) -> Vec<BlockOutcomes> {
         let span = SourceRange {
             file: 0,
             path: self.source.clone(),
@@ -44,10 +46,46 @@ impl TransferFixture {
             blocks,
             bypass_cache: false,
         };
-        for read in BlockReader::new(vec![span], Arc::default(), false) {
-            let taken = inbox.write_batch(&read.unwrap().0).unwrap();
+        let batches = BlockReader::new(vec![span], Arc::default(), false);
+        batches.map(|read| inbox.write_batch(&read.unwrap().0).unwrap()).collect()
+    }
+
+    fn send(&self, inbox: &FileReceiver, blocks: (u64, u64)) {
+        for taken in self.try_send(inbox, blocks) {
             assert!(taken.damaged.is_empty() && taken.rejected_files.is_empty(), "{taken:?}");
         }
+    }
+
+    /// Returns another source, of one block, that is copied to the same path.
+    fn single_block_file(&self) -> Self {
+        let other = Self { target: self.target.clone(), ..Self::new() };
+        fs::write(&other.source, "one block").unwrap();
+        other
+    }
+
+    /// Returns the path of the partial file or the journal of the target.
+    fn partial_path(&self, suffix: &str) -> PathBuf {
+        partial_path(&self.target, suffix)
+    }
+
+    /// Receives two of the three blocks, as a copy that is interrupted.
+    fn interrupt(&self) {
+        let inbox = self.receiver();
+        assert_eq!(inbox.start_file(0, self.entry()).unwrap(), ReceiverState::Absent);
+        self.send(&inbox, (0, 2));
+    }
+
+    /// Asserts which blocks `[0, count)` a copy resumes, and that it completes the file.
+    fn assert_resumed(&self, count: u64) {
+        let inbox = self.receiver();
+        let expected = match count {
+            0 => ReceiverState::Absent,
+            count => ReceiverState::Partial(RangeSet::from_range(0, count)),
+        };
+        assert_eq!(inbox.start_file(0, self.entry()).unwrap(), expected);
+        self.send(&inbox, (count, 3));
+        assert!(self.verify(&inbox).unwrap().is_empty());
+        self.assert_complete();
     }
 
     fn verify(&self, inbox: &FileReceiver) -> Result<RangeSet, TransferError> {
@@ -180,4 +218,177 @@ fn a_file_is_released_when_the_block_that_is_being_written_is() {
         giving_up.join().unwrap();
     });
     assert_eq!(later.start_file(0, sent.entry()).unwrap(), ReceiverState::Absent);
+}
+
+/// A change of a partial file between two copies; the arguments are the fixture and the path of the partial file.
+type PartialFileChange = fn(&TransferFixture, &Path);
+
+#[test]
+fn a_journal_is_valid_only_for_its_own_partial_file() {
+    // The partial file is unchanged, removed, another file, truncated, or replaced by a link.
+    let changes: [(u64, PartialFileChange); 5] = [
+        (2, |_, _| {}),
+        (0, |_, part| fs::remove_file(part).unwrap()),
+        (0, |sent, part| {
+            // It exists before the partial file is removed, so that it has another inode number.
+            let other = sent.source.with_file_name("other");
+            fs::write(&other, vec![0; 2 * BLOCK_BYTES as usize]).unwrap();
+            fs::rename(other, part).unwrap();
+        }),
+        (1, |_, part| File::options().write(true).open(part).unwrap().set_len(2 * BLOCK_BYTES - 1).unwrap()),
+        (0, |sent, part| {
+            fs::remove_file(part).unwrap();
+            std::os::unix::fs::symlink(&sent.source, part).unwrap();
+        }),
+    ];
+    for (resumed_blocks, change) in changes {
+        let sent = TransferFixture::new();
+        sent.interrupt();
+        change(&sent, &sent.partial_path(PART_SUFFIX));
+        sent.assert_resumed(resumed_blocks);
+    }
+}
+
+#[test]
+fn a_truncated_block_is_not_resumed_when_the_partial_file_has_grown_again() {
+    let sent = TransferFixture::new();
+    sent.interrupt();
+    let part = File::options().write(true).open(sent.partial_path(PART_SUFFIX)).unwrap();
+    part.set_len(BLOCK_BYTES).unwrap();
+    let inbox = sent.receiver();
+    assert_eq!(inbox.start_file(0, sent.entry()).unwrap(), ReceiverState::Partial(RangeSet::from_range(0, 1)));
+    sent.send(&inbox, (2, 3));
+    drop(inbox);
+    let next = sent.receiver();
+    let mut blocks = RangeSet::from_range(0, 1);
+    blocks.insert(2, 3);
+    assert_eq!(next.start_file(0, sent.entry()).unwrap(), ReceiverState::Partial(blocks));
+}
+
+#[test]
+fn blocks_of_a_journal_without_the_identity_of_the_partial_file_are_hashed() {
+    for is_same_file in [true, false] {
+        let sent = TransferFixture::new();
+        sent.interrupt();
+        let path = sent.partial_path(JOURNAL_SUFFIX);
+        let bytes = fs::read(&path).unwrap();
+        let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+        let mut header: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+        header.as_object_mut().unwrap().remove("inode").unwrap();
+        fs::write(&path, [header.to_string().as_bytes(), &bytes[end..]].concat()).unwrap();
+        if !is_same_file {
+            fs::write(sent.partial_path(PART_SUFFIX), vec![0; 2 * BLOCK_BYTES as usize]).unwrap();
+        }
+        sent.assert_resumed(if is_same_file { 2 } else { 0 });
+    }
+}
+
+#[test]
+fn a_journal_that_is_left_after_the_commit_of_its_file_is_not_resumed() {
+    let sent = TransferFixture::new();
+    sent.interrupt();
+    let journal = fs::read(sent.partial_path(JOURNAL_SUFFIX)).unwrap();
+    sent.assert_resumed(2);
+    // The process was killed between the rename of the file and the removal of the journal.
+    fs::write(sent.partial_path(JOURNAL_SUFFIX), journal).unwrap();
+    fs::remove_file(&sent.target).unwrap();
+    sent.assert_resumed(0);
+}
+
+#[test]
+fn a_file_of_one_block_discards_the_blocks_of_an_interrupted_copy_to_the_same_path() {
+    let sent = TransferFixture::new();
+    sent.interrupt();
+    let small = sent.single_block_file();
+    let inbox = small.receiver();
+    assert_eq!(inbox.start_file(0, small.entry()).unwrap(), ReceiverState::Absent);
+    small.send(&inbox, (0, 1));
+    small.assert_complete();
+    sent.assert_resumed(0);
+    // A removal does the same.
+    fs::remove_file(&sent.target).unwrap();
+    sent.interrupt();
+    fs::write(&sent.target, "another file").unwrap();
+    let parent = FileReceiver::new(sent.target.parent().unwrap(), true);
+    parent.remove_path("f").unwrap();
+    assert_eq!(fs::read_dir(sent.target.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_of_one_block_is_not_written_while_another_copy_writes_its_path() {
+    let sent = TransferFixture::new();
+    let first = sent.receiver();
+    first.start_file(0, sent.entry()).unwrap();
+    sent.send(&first, (0, 2));
+    let small = sent.single_block_file();
+    let second = small.receiver();
+    assert_eq!(second.start_file(0, small.entry()).unwrap(), ReceiverState::Absent);
+    let outcomes = small.try_send(&second, (0, 1));
+    assert!(matches!(&outcomes[0].rejected_files[..], [(0, TransferError::Busy { .. })]), "{outcomes:?}");
+    // A removal removes the earlier file only.
+    fs::write(&sent.target, "an earlier version").unwrap();
+    FileReceiver::new(sent.target.parent().unwrap(), true).remove_path("f").unwrap();
+    assert!(!sent.target.exists());
+    sent.send(&first, (2, 3));
+    assert!(sent.verify(&first).unwrap().is_empty());
+    sent.assert_complete();
+    // The other copy may write the file when the first has ended.
+    small.send(&second, (0, 1));
+    small.assert_complete();
+}
+
+#[test]
+fn a_file_of_one_block_is_taken_over_from_a_server_that_is_lost() {
+    let sent = TransferFixture::new();
+    let lost = sent.receiver();
+    lost.start_file(0, sent.entry()).unwrap();
+    sent.send(&lost, (0, 3));
+    let small = sent.single_block_file();
+    let other = small.receiver();
+    assert_eq!(other.start_or_take_over_file(0, small.entry(), true).unwrap(), ReceiverState::Absent);
+    small.send(&other, (0, 1));
+    assert!(matches!(sent.verify(&lost), Err(TransferError::Busy { .. })));
+    small.assert_complete();
+}
+
+#[test]
+fn the_mode_of_a_file_that_is_up_to_date_follows_the_source_but_not_through_a_link() {
+    let sent = TransferFixture::new();
+    sent.interrupt();
+    sent.assert_resumed(2);
+    let set_mode =
+        |mode| fs::set_permissions(&sent.source, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    let start = || {
+        assert_eq!(sent.receiver().start_file(0, sent.entry()).unwrap(), ReceiverState::Complete);
+        fs::metadata(&sent.target).unwrap().mode() & 0o777
+    };
+    set_mode(0o751);
+    assert_eq!(start(), 0o751);
+    let elsewhere = sent.source.with_file_name("elsewhere");
+    fs::rename(&sent.target, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &sent.target).unwrap();
+    set_mode(0o640);
+    assert_eq!(start(), 0o751);
+}
+
+#[test]
+fn a_file_whose_mode_cannot_be_changed_is_up_to_date() {
+    // Not even root can change the modes of these files.
+    let path = Path::new("/proc/self/status");
+    let found = fs::metadata(path).unwrap();
+    let entry = Entry { mode: 0o640, ..Entry::from_metadata(String::new(), &found) };
+    update_mode(path, &entry, &found).unwrap();
+    assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, found.mode() & 0o777);
+}
+
+#[test]
+fn a_file_of_several_blocks_waits_for_a_writer_of_a_whole_file() {
+    let sent = TransferFixture::new();
+    let writer = lock_name(&sent.target, false, &AtomicBool::new(false)).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| sent.receiver().start_file(0, sent.entry()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        writer.remove().unwrap();
+        assert_eq!(next.join().unwrap().unwrap(), ReceiverState::Absent);
+    });
 }

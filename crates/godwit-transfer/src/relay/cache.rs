@@ -19,10 +19,10 @@ use std::time::{Duration, Instant, SystemTime};
 use godwit_files::LockedFile;
 use parking_lot::Mutex;
 
-use super::lru::{CacheKey, LruIndex};
 use crate::copy_protocol::FileVersion;
 use crate::error::TransferError;
 use godwit_transfer_session::blake3_tree::{BLOCK_BYTES, BlockHash, hash_block};
+use godwit_transfer_session::lru::{CacheKey, LruIndex};
 
 /// Smallest size limit of a cache, bytes. It is enough for the blocks in flight of a few clients.
 pub const RELAY_CACHE_MIN_BYTES: u64 = 256 << 20;

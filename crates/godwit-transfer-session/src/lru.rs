@@ -1,5 +1,5 @@
-//! The index of the files of a cache by recency of use, with a limit of bytes and a limit of files. It does not access
-//! the files.
+//! The index of the files in the cache of a relay by recency of use, with a limit of bytes and a limit of files. It does
+//! not access the files.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// The name of a file in the cache, in `blocks/` or `origins/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum CacheKey {
+pub enum CacheKey {
     /// A block, by its hash.
     Block([u8; blake3::OUT_LEN]),
     /// The block hashes of a file version, by the hash of its origin.
@@ -17,7 +17,7 @@ pub(super) enum CacheKey {
 
 /// The names and sizes of the files of a cache, in the order of their last use.
 #[derive(Debug)]
-pub(super) struct LruIndex {
+pub struct LruIndex {
     limit_bytes: u64,
     limit_files: usize,
     /// Disk space of all files, including those that are being written, bytes.
@@ -40,7 +40,7 @@ fn disk_usage(bytes: u64) -> u64 {
 
 impl LruIndex {
     /// Returns an empty index with these limits.
-    pub(super) fn new(limit_bytes: u64, limit_files: usize) -> Self {
+    pub fn new(limit_bytes: u64, limit_files: usize) -> Self {
         Self {
             limit_bytes,
             limit_files,
@@ -53,18 +53,18 @@ impl LruIndex {
 
     /// Reserves space for a file that will be written. The caller then calls [`Self::insert`] or
     /// [`Self::release_space`]. Returns the files that the caller must remove.
-    pub(super) fn reserve_space(&mut self, bytes: u64) -> Vec<CacheKey> {
+    pub fn reserve_space(&mut self, bytes: u64) -> Vec<CacheKey> {
         self.used_bytes += disk_usage(bytes);
         self.evict_surplus(1)
     }
 
     /// Releases the space that was reserved for a file of `bytes` bytes.
-    pub(super) fn release_space(&mut self, bytes: u64) {
+    pub fn release_space(&mut self, bytes: u64) {
         self.used_bytes -= disk_usage(bytes);
     }
 
     /// Inserts a file whose space was reserved; replaces an entry of the same name.
-    pub(super) fn insert(&mut self, name: CacheKey, bytes: u64) {
+    pub fn insert(&mut self, name: CacheKey, bytes: u64) {
         self.remove(name);
         let kept = LruEntry { sequence: self.next_sequence, bytes: disk_usage(bytes) };
         self.files.insert(name, kept);
@@ -73,7 +73,7 @@ impl LruIndex {
     }
 
     /// Marks a file as used; returns false if it is not in the index.
-    pub(super) fn mark_used(&mut self, name: CacheKey) -> bool {
+    pub fn mark_used(&mut self, name: CacheKey) -> bool {
         let Some(kept) = self.files.get_mut(&name) else { return false };
         self.order.remove(&kept.sequence);
         kept.sequence = self.next_sequence;
@@ -83,7 +83,7 @@ impl LruIndex {
     }
 
     /// Removes a file from the index.
-    pub(super) fn remove(&mut self, name: CacheKey) {
+    pub fn remove(&mut self, name: CacheKey) {
         if let Some(kept) = self.files.remove(&name) {
             self.order.remove(&kept.sequence);
             self.used_bytes -= kept.bytes;
@@ -92,7 +92,7 @@ impl LruIndex {
 
     /// Removes the least recently used files from the index until it is within its limits, and returns them. `writers`
     /// is the number of files that are being written.
-    pub(super) fn evict_surplus(&mut self, writers: usize) -> Vec<CacheKey> {
+    pub fn evict_surplus(&mut self, writers: usize) -> Vec<CacheKey> {
         let mut gone = Vec::new();
         while self.used_bytes > self.limit_bytes || self.files.len() + writers > self.limit_files {
             let Some((_, name)) = self.order.first_key_value().map(|(place, name)| (*place, *name)) else { break };
@@ -103,8 +103,7 @@ impl LruIndex {
     }
 
     /// Returns the disk space of all files, including those that are being written, bytes.
-    #[cfg(test)]
-    pub(super) fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 }
