@@ -4,7 +4,7 @@ use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::i256;
 use arrow_schema::{ArrowError, DataType};
 
-use crate::column_values::{test_floats, test_integers};
+use crate::column_values::{parse_float, test_floats, test_integers};
 use crate::decimal_number::DecimalNumber;
 use crate::rule::Number;
 
@@ -32,8 +32,14 @@ impl NumberRange {
             | DataType::Decimal256(_, scale) => *scale,
             number if number.is_integer() => 0,
             number if number.is_floating() => {
-                let least = at_least.map_or(f64::NEG_INFINITY, Number::to_f64);
-                let most = at_most.map_or(f64::INFINITY, Number::to_f64);
+                // Round as the numbers of the column are: 0.1 in a column of 32-bit numbers is greater than 0.1. A bound
+                // that is too large for the type of the column is compared as it is.
+                let round = |bound: Number| {
+                    let rounded = parse_float(&bound.to_string(), data_type).ok().flatten();
+                    rounded.map_or_else(|| bound.to_f64(), f64::from_bits)
+                };
+                let least = at_least.map_or(f64::NEG_INFINITY, round);
+                let most = at_most.map_or(f64::INFINITY, round);
                 return Some(Self::Floats { least, most });
             }
             _ => return None,
@@ -55,5 +61,30 @@ impl NumberRange {
             Self::Integers { least, most } => test_integers(values, |number| (least..=most).contains(&number)),
             Self::Floats { least, most } => test_floats(values, |number| (least..=most).contains(&number)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Array, Float32Array};
+
+    use super::*;
+
+    #[test]
+    fn bounds_are_rounded_as_the_values_of_the_column_are() {
+        let contains = |at_least: Option<f64>, at_most: Option<f64>, value: f32| {
+            let values: ArrayRef = Arc::new(Float32Array::from(vec![value]));
+            let [least, most] = [at_least, at_most].map(|bound| bound.map(Number::Float));
+            NumberRange::new(least, most, values.data_type()).unwrap().contains(&values).unwrap().value(0)
+        };
+        assert!(contains(None, Some(0.1), 0.1));
+        assert!(contains(Some(0.7), None, 0.7));
+        assert!(!contains(None, Some(0.1), 0.100_001));
+        assert!(!contains(Some(0.7), None, 0.699_999));
+        // These bounds are too large for the column.
+        assert!(contains(Some(-1e39), Some(1e39), f32::MAX));
+        assert!(!contains(Some(1e39), None, f32::MAX));
     }
 }

@@ -4,6 +4,7 @@
 //! digits after the point: 64.10 is then 64.099999999999992, and equals no value of the column. In SQL the literal is a
 //! decimal number (ISO/IEC 9075-2, exact numeric literal).
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -11,6 +12,7 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable as _, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
+use datafusion::prelude::cast;
 
 use crate::functions::input_schema;
 
@@ -58,14 +60,30 @@ fn rewrite_comparison(mut expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         Expr::InList(InList { expr, list, .. }) => std::iter::once(&mut **expr).chain(list).collect(),
         _ => return Transformed::no(expr),
     };
-    let is_decimal = |operand: &&mut Expr| operand.get_type(schema).is_ok_and(|data_type| data_type.is_decimal());
-    if !operands.iter().any(is_decimal) {
+    let is_decimal = |operand: &Expr| operand.get_type(schema).is_ok_and(|data_type| data_type.is_decimal());
+    if !operands.iter().any(|operand| is_decimal(operand)) {
         return Transformed::no(expr);
     }
+    let literals: Option<Vec<Option<Expr>>> = operands
+        .iter()
+        .map(|operand| float_literal(operand).map_or(Some(None), |number| decimal_literal(number).map(Some)))
+        .collect();
     let mut is_changed = false;
-    for operand in operands {
-        if let Some(literal) = decimal_literal(operand) {
-            (*operand, is_changed) = (literal, true);
+    match literals {
+        Some(literals) => {
+            for (operand, literal) in operands.into_iter().zip(literals) {
+                if let Some(literal) = literal {
+                    (*operand, is_changed) = (literal, true);
+                }
+            }
+        }
+        // A literal such as 1e300 has more digits than decimal numbers.
+        None => {
+            for operand in operands {
+                if is_decimal(operand) {
+                    (*operand, is_changed) = (cast(operand.clone(), DataType::Float64), true);
+                }
+            }
         }
     }
     Transformed::new_transformed(expr, is_changed)
@@ -76,18 +94,18 @@ fn is_comparison(operator: Operator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// Returns a floating-point literal as a decimal literal with the digits that identify the floating-point number, which
-/// are those of the statement if there are at most 15; `None` for other expressions, and for numbers with too many
-/// digits.
-fn decimal_literal(expr: &Expr) -> Option<Expr> {
-    let number = match expr {
-        Expr::Literal(ScalarValue::Float64(Some(number)), _) => *number,
-        Expr::Negative(inner) => match &**inner {
-            Expr::Literal(ScalarValue::Float64(Some(number)), _) => -number,
-            _ => return None,
-        },
-        _ => return None,
-    };
+/// Returns the value of a floating-point literal, also of a negative one; `None` for other expressions.
+fn float_literal(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(number), _) => *number,
+        Expr::Negative(inner) => float_literal(inner).map(|number| -number),
+        _ => None,
+    }
+}
+
+/// Returns a decimal literal with the digits that identify a floating-point number, which are those of the statement if
+/// there are at most 15; `None` if there are too many digits for decimal numbers.
+fn decimal_literal(number: f64) -> Option<Expr> {
     let text = number.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let digits = format!("{whole}{fraction}");

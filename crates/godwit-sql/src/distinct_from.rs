@@ -1,12 +1,12 @@
 //! Corrects the syntax tree of `IS [NOT] DISTINCT FROM`. sqlparser 0.62 parses everything behind it as its right side, so
-//! that `a IS DISTINCT FROM b AND c` becomes `a IS DISTINCT FROM (b AND c)`, although `AND` and `OR` bind less tightly
-//! (the grammar of PostgreSQL 17, "Operator Precedence").
+//! that `a IS DISTINCT FROM b AND c` becomes `a IS DISTINCT FROM (b AND c)`, although `AND` and `OR` have a lower precedence
+//! (PostgreSQL 17, "Operator Precedence").
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator, Value};
 
-/// How tightly operators bind: `OR`, `AND`, all others.
+/// Precedences of `OR`, of `AND`, and of all other operators.
 const OR: u8 = 1;
 const AND: u8 = 2;
 const OTHERS: u8 = 3;
@@ -21,7 +21,7 @@ pub(crate) fn correct_distinct_from(statement: &mut ast::Statement) {
     });
 }
 
-/// Moves `AND` and `OR` out of the right side of an operator that binds more tightly. The parser makes such a right side
+/// Moves `AND` and `OR` out of the right side of an operator of a higher precedence. The parser makes such a right side
 /// only where it ends with `IS [NOT] DISTINCT FROM`.
 fn corrected(expr: Expr) -> Expr {
     match expr {
@@ -35,24 +35,30 @@ fn corrected(expr: Expr) -> Expr {
             lift_logical(*expr, OTHERS, |expr| Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) })
         }
         Expr::BinaryOp { left, op, right } => {
-            lift_logical(*right, tightness(&op), |right| Expr::BinaryOp { left, op, right: Box::new(right) })
+            lift_logical(*right, precedence(&op), |right| Expr::BinaryOp { left, op, right: Box::new(right) })
         }
         expr => expr,
     }
 }
 
-/// Applies an operator of a tightness to the first operand of `right`, below each `AND` and `OR` of `right` that does not
-/// bind more tightly.
-fn lift_logical(right: Expr, limit: u8, operator: impl FnOnce(Expr) -> Expr) -> Expr {
-    match right {
-        Expr::BinaryOp { left, op, right } if tightness(&op) < OTHERS && tightness(&op) <= limit => {
-            Expr::BinaryOp { left: Box::new(lift_logical(*left, limit, operator)), op, right }
-        }
-        right => operator(right),
+/// Applies an operator to the first operand of `right`, below each `AND` and `OR` of `right` whose precedence is at most
+/// `limit`. A loop, because generated statements have chains of thousands of conditions.
+fn lift_logical(mut right: Expr, limit: u8, operator: impl FnOnce(Expr) -> Expr) -> Expr {
+    let is_lifted = |expr: &Expr| match expr {
+        Expr::BinaryOp { op, .. } => precedence(op) < OTHERS && precedence(op) <= limit,
+        _ => false,
+    };
+    let mut first = &mut right;
+    while is_lifted(first) {
+        let Expr::BinaryOp { left, .. } = first else { unreachable!("only binary operators are lifted") };
+        first = left;
     }
+    let operand = std::mem::replace(first, Expr::Value(Value::Null.into()));
+    *first = operator(operand);
+    right
 }
 
-fn tightness(operator: &BinaryOperator) -> u8 {
+fn precedence(operator: &BinaryOperator) -> u8 {
     match operator {
         BinaryOperator::Or => OR,
         BinaryOperator::And => AND,
@@ -71,7 +77,7 @@ mod tests {
         let statement = DFParserBuilder::new(&*sql).build().unwrap().parse_statement().unwrap();
         let Statement::Statement(mut statement) = statement else { panic!("{sql}") };
         correct_distinct_from(&mut statement);
-        // Parentheses only say how to parse.
+        // Parentheses only control the parser.
         let _ = ast::visit_expressions_mut(&mut *statement, |expr| {
             while let Expr::Nested(inner) = expr {
                 *expr = std::mem::replace(inner, Expr::Value(Value::Null.into()));

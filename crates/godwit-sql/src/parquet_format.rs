@@ -5,8 +5,9 @@
 //! skips row groups and pages with NaN. Comparisons order NaN above or below all numbers, by its sign, so neither bound
 //! is one.
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -23,17 +24,19 @@ use datafusion::datasource::physical_plan::{
 };
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
+use datafusion::object_store::path::Path as StorePath;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::basic::{LogicalType, Type as PhysicalType};
 use datafusion::parquet::errors::Result as ParquetResult;
-use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaDataBuilder};
 use datafusion::parquet::file::page_index::column_index::ColumnIndexMetaData;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 /// The Parquet format of DataFusion, without bounds of columns of floating-point numbers.
 #[derive(Debug, Default)]
@@ -98,7 +101,8 @@ impl FileFormat for NanSafeParquetFormat {
         let Some(readers) = source.parquet_file_reader_factory().cloned() else {
             return internal_err!("the scan of a Parquet file has no readers");
         };
-        let source = source.clone().with_parquet_file_reader_factory(Arc::new(NanSafeReaderFactory(readers)));
+        let readers = NanSafeReaderFactory { readers, unbounded: Arc::default() };
+        let source = source.clone().with_parquet_file_reader_factory(Arc::new(readers));
         let conf = FileScanConfigBuilder::from(conf.clone()).with_source(Arc::new(source)).build();
         Ok(DataSourceExec::from_data_source(conf))
     }
@@ -116,9 +120,16 @@ fn may_have_floats(data_type: &DataType) -> bool {
     }
 }
 
+/// For each file: the metadata that was read, and the same without bounds, as long as a reader uses them.
+type UnboundedMetadata = Mutex<HashMap<StorePath, (Weak<ParquetMetaData>, Weak<ParquetMetaData>)>>;
+
 /// A factory of readers of Parquet files, whose metadata have no bounds of floating-point numbers.
 #[derive(Debug)]
-struct NanSafeReaderFactory(Arc<dyn ParquetFileReaderFactory>);
+struct NanSafeReaderFactory {
+    readers: Arc<dyn ParquetFileReaderFactory>,
+    /// The readers of the parts of a file share its metadata, which are large for tables of many columns.
+    unbounded: Arc<UnboundedMetadata>,
+}
 
 impl ParquetFileReaderFactory for NanSafeReaderFactory {
     fn create_reader(
@@ -128,32 +139,50 @@ impl ParquetFileReaderFactory for NanSafeReaderFactory {
         metadata_size_hint: Option<usize>,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
-        let reader = self.0.create_reader(partition_index, file, metadata_size_hint, metrics)?;
-        Ok(Box::new(NanSafeReader(reader)))
+        let location = file.object_meta.location.clone();
+        let reader = self.readers.create_reader(partition_index, file, metadata_size_hint, metrics)?;
+        Ok(Box::new(NanSafeReader { reader, location, unbounded: self.unbounded.clone() }))
     }
 }
 
-struct NanSafeReader(Box<dyn AsyncFileReader + Send>);
+struct NanSafeReader {
+    reader: Box<dyn AsyncFileReader + Send>,
+    location: StorePath,
+    unbounded: Arc<UnboundedMetadata>,
+}
 
 impl AsyncFileReader for NanSafeReader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
-        self.0.get_bytes(range)
+        self.reader.get_bytes(range)
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
-        self.0.get_byte_ranges(ranges)
+        self.reader.get_byte_ranges(ranges)
     }
 
     fn get_metadata<'a>(
         &'a mut self,
         options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        async move { without_float_bounds(self.0.get_metadata(options).await?) }.boxed()
+        async move {
+            let found = self.reader.get_metadata(options).await?;
+            let mut unbounded = self.unbounded.lock();
+            if let Some((source, made)) = unbounded.get(&self.location)
+                && std::ptr::eq(source.as_ptr(), Arc::as_ptr(&found))
+                && let Some(made) = made.upgrade()
+            {
+                return Ok(made);
+            }
+            let made = without_float_bounds(&found)?;
+            unbounded.insert(self.location.clone(), (Arc::downgrade(&found), Arc::downgrade(&made)));
+            Ok(made)
+        }
+        .boxed()
     }
 }
 
 /// Removes the statistics and the page index of all columns of floating-point numbers.
-fn without_float_bounds(metadata: Arc<ParquetMetaData>) -> ParquetResult<Arc<ParquetMetaData>> {
+fn without_float_bounds(metadata: &Arc<ParquetMetaData>) -> ParquetResult<Arc<ParquetMetaData>> {
     let columns = metadata.file_metadata().schema_descr().columns();
     let is_float: Vec<bool> = columns
         .iter()
@@ -163,33 +192,28 @@ fn without_float_bounds(metadata: Arc<ParquetMetaData>) -> ParquetResult<Arc<Par
         })
         .collect();
     if !is_float.contains(&true) {
-        return Ok(metadata);
+        return Ok(metadata.clone());
     }
-    let page_index = metadata.column_index().map(|groups| {
-        let without = |(index, is_float): (&ColumnIndexMetaData, &bool)| match is_float {
-            true => ColumnIndexMetaData::NONE,
-            false => index.clone(),
-        };
-        groups.iter().map(|columns| columns.iter().zip(&is_float).map(without).collect()).collect()
-    });
-    let row_groups: ParquetResult<Vec<RowGroupMetaData>> = metadata
-        .row_groups()
-        .iter()
-        .map(|group| {
-            let columns: ParquetResult<Vec<ColumnChunkMetaData>> = group
-                .columns()
-                .iter()
-                .zip(&is_float)
-                .map(|(column, is_float)| if *is_float { without_bounds(column) } else { Ok(column.clone()) })
-                .collect();
-            group.clone().into_builder().set_column_metadata(columns?).build()
-        })
-        .collect();
-    let builder = ParquetMetaData::clone(&metadata).into_builder();
-    Ok(Arc::new(builder.set_row_groups(row_groups?).set_column_index(page_index).build()))
+    let mut builder = ParquetMetaData::clone(metadata).into_builder();
+    let mut page_index = builder.take_column_index();
+    for columns in page_index.iter_mut().flatten() {
+        for (index, _) in columns.iter_mut().zip(&is_float).filter(|(_, is_float)| **is_float) {
+            *index = ColumnIndexMetaData::NONE;
+        }
+    }
+    let without_bounds = |mut group: RowGroupMetaDataBuilder| {
+        let columns = group.take_columns().into_iter().zip(&is_float);
+        let columns: ParquetResult<Vec<_>> = columns
+            .map(|(column, is_float)| if *is_float { without_column_bounds(column) } else { Ok(column) })
+            .collect();
+        group.set_column_metadata(columns?).build()
+    };
+    let groups: ParquetResult<Vec<_>> =
+        builder.take_row_groups().into_iter().map(|group| without_bounds(group.into_builder())).collect();
+    Ok(Arc::new(builder.set_row_groups(groups?).set_column_index(page_index).build()))
 }
 
-fn without_bounds(column: &ColumnChunkMetaData) -> ParquetResult<ColumnChunkMetaData> {
-    let builder = column.clone().into_builder().clear_statistics();
+fn without_column_bounds(column: ColumnChunkMetaData) -> ParquetResult<ColumnChunkMetaData> {
+    let builder = column.into_builder().clear_statistics();
     builder.set_column_index_offset(None).set_column_index_length(None).build()
 }

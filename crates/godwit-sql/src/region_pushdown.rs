@@ -84,7 +84,9 @@ fn constraints_of(condition: &Expr) -> Vec<RegionConstraint> {
             intersect_all(&constraints_of(left), &constraints_of(right))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let places = [constraints_of(left), constraints_of(right)].concat();
+            let mut places = [constraints_of(left), constraints_of(right)].concat();
+            // `region(..)` has two conditions on the start, which give the same constraint.
+            places.dedup();
             if places.len() > MAX_CONSTRAINTS || places.contains(&RegionConstraint::UNCONSTRAINED) {
                 vec![RegionConstraint::UNCONSTRAINED]
             } else {
@@ -231,6 +233,17 @@ mod tests {
         assert_eq!(shown_regions(contig("a").or(col("contig").is_null())).unwrap(), ["*", "a"]);
         assert_eq!(shown_regions(contig("a").and(col("contig").is_null())).unwrap(), [""; 0]);
         assert_eq!(shown_regions(col("name").is_null()), None);
+    }
+
+    #[test]
+    fn thousands_of_regions_stay_regions() {
+        let region = |start: i64| {
+            let after_start = col("end_position").gt(lit(start)).or(col("position").gt_eq(lit(start)));
+            col("contig").eq(lit("a")).and(col("position").lt(lit(start + 2))).and(after_start)
+        };
+        let starts: Vec<i64> = (1..=3000).map(|number| number * 10).collect();
+        let condition = starts.iter().map(|start| region(*start)).reduce(Expr::or).unwrap();
+        assert_eq!(shown_regions(condition).unwrap().len(), starts.len());
     }
 
     #[test]
