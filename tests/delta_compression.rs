@@ -2,10 +2,11 @@
 //! samtools.
 
 use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use godwit_tests::binary::godwit;
+use godwit_tests::binary::{self, godwit, process_timeout};
 use godwit_tests::genome::SmallGenome;
 use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{needs, scratch};
@@ -56,6 +57,48 @@ fn an_individual_is_packed_to_little_and_comes_back_byte_by_byte() {
     let words = ["pack", "--threads", "1", "--reference", "same.fa.gz", "one.fa", "single.gwp"];
     godwit().current_dir(&directory).args(words).run_ok();
     assert!(read(&directory, "single.gwp") == read(&directory, "one.gwp"));
+}
+
+#[test]
+fn pipes_are_written_and_links_stay() {
+    let directory = write_individuals("pack-targets");
+    pack_genome(&directory, "one.fa", "one.gwp");
+    let text = read(&directory, "one.fa");
+    let (pipe, store) = (directory.join("pipe.fa"), directory.join("store"));
+    run_checked(Command::new("mkfifo").arg(&pipe));
+    let reader = scratch::read_pipe(&pipe);
+    let unpack = |out: &str| {
+        godwit().current_dir(&directory).args(["unpack", "--reference", "ref.fa", "one.gwp", out]).run_ok();
+    };
+    unpack("pipe.fa");
+    assert!(pipe.metadata().is_ok_and(|found| found.file_type().is_fifo()), "the pipe was replaced");
+    assert!(reader.recv_timeout(process_timeout()).expect("the pipe was written") == text);
+    fs::create_dir(&store).expect("scratch can be written");
+    symlink("store/back.fa", directory.join("back.fa")).expect("a link can be made");
+    for _ in ["a new file", "an existing file"] {
+        unpack("back.fa");
+        assert!(read(&store, "back.fa") == text);
+        fs::write(store.join("back.fa"), "old").expect("it can be written");
+    }
+    assert!(directory.join("back.fa").is_symlink());
+    assert_eq!(scratch::entry_names(&store), ["back.fa"]);
+}
+
+#[test]
+fn standard_output_contains_only_the_data() {
+    let directory = write_individuals("pack-stdout");
+    pack_genome(&directory, "one.fa", "one.gwp");
+    symlink("/dev/stdout", directory.join("link")).expect("a link can be made");
+    for out in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"] {
+        for (verb, input, expected) in [("pack", "one.fa", "one.gwp"), ("unpack", "one.gwp", "one.fa")] {
+            let to = fs::File::create(directory.join("stdout")).expect("scratch can be written");
+            let mut command = Command::new(binary::path());
+            command.current_dir(&directory).args([verb, "--reference", "ref.fa", input, out]).stdout(to);
+            assert!(command.status().expect("it can be started").success(), "{verb} {out}");
+            assert!(read(&directory, "stdout") == read(&directory, expected), "{verb} {out}");
+        }
+    }
+    assert!(directory.join("link").is_symlink());
 }
 
 #[test]
@@ -237,4 +280,58 @@ fn damage_and_another_reference_are_told_and_leave_nothing() {
         "{:?}",
         scratch::entry_names(&directory)
     );
+}
+
+#[test]
+fn no_output_replaces_an_input_the_reference_or_a_file_of_a_collection() {
+    let directory = write_individuals("pack-inputs-remain");
+    pack_genome(&directory, "one.fa", "one.gwp");
+    let run = |words: &str| godwit().current_dir(&directory).args(words.split(' ')).run();
+    assert!(run("collection add all one.fa --reference ref.fa").status.success());
+    fs::write(directory.join("ref.fa.fai"), "").expect("it can be written");
+    fs::hard_link(directory.join("one.fa"), directory.join("hard.fa")).expect("it can be linked");
+    std::os::unix::fs::symlink("ref.fa", directory.join("soft.fa")).expect("it can be linked");
+    fs::copy(directory.join("two.fa"), directory.join("all/two.gwp")).expect("it can be copied");
+    let inputs = ["ref.fa", "ref.fa.fai", "one.fa", "one.gwp", "all/collection.json", "all/one.gwp", "all/two.gwp"];
+    let contents = || inputs.map(|name| read(&directory, name));
+    let before = contents();
+    for (words, names) in [
+        ("pack --reference ref.fa one.fa ref.fa", ["OUT.gwp", "--reference"]),
+        ("pack --reference ref.fa one.fa soft.fa", ["OUT.gwp", "--reference"]),
+        ("pack --reference ref.fa one.fa ref.fa.fai", ["OUT.gwp", "index of --reference"]),
+        ("pack --reference ref.fa one.fa one.fa", ["OUT.gwp", "IN"]),
+        ("pack --reference ref.fa one.fa hard.fa", ["OUT.gwp", "IN"]),
+        ("unpack --reference ref.fa one.gwp ref.fa", ["OUT", "--reference"]),
+        ("unpack --reference ref.fa --region chr1:1-10 one.gwp one.gwp", ["OUT", "IN.gwp"]),
+        ("unpack --reference ref.fa one.gwp one.gwp", ["OUT", "IN.gwp"]),
+        ("mutate ref.fa ref.fa", ["OUT.fa", "IN.fa"]),
+        ("collection extract all one all/one.gwp --reference ref.fa", ["OUT", "collection"]),
+        ("collection extract all one all/collection.json --reference ref.fa", ["OUT", "collection"]),
+        ("collection extract all one ref.fa --reference ref.fa", ["OUT", "--reference"]),
+        ("collection region all chr1:1-10 all/one.gwp --reference ref.fa", ["OUT", "collection"]),
+        ("collection region all chr1:1-10 soft.fa --reference ref.fa", ["OUT", "--reference"]),
+        ("collection add all all/two.gwp --name two --reference ref.fa", ["DIR", "IN"]),
+    ] {
+        run(words).assert_rejected(&[2], &names);
+        assert!(contents() == before, "{words}");
+    }
+    // The file that is packed may be the reference itself.
+    assert!(run("pack --reference ref.fa ref.fa same.gwp").status.success());
+    let packed = fs::File::open(directory.join("one.gwp")).expect("it can be opened");
+    let piped =
+        godwit().current_dir(&directory).args(["unpack", "--reference", "ref.fa", "-", "one.gwp"]).stdin(packed);
+    piped.run().assert_rejected(&[2], &["OUT", "IN.gwp"]);
+    assert!(contents() == before);
+}
+
+#[test]
+fn mutation_rates_out_of_range_are_rejected() {
+    let directory = write_individuals("mutate-rates");
+    for rate in ["nan", "inf", "-1", "1e9", "101", "much"] {
+        let words = ["mutate", "ref.fa", "x.fa", &format!("--rate={rate}")];
+        godwit().current_dir(&directory).args(words).run().assert_rejected(&[2], &["--rate"]);
+    }
+    assert!(!directory.join("x.fa").exists());
+    godwit().current_dir(&directory).args(["mutate", "ref.fa", "x.fa", "--rate", "0"]).run_ok();
+    assert!(read(&directory, "x.fa") == read(&directory, "ref.fa"));
 }

@@ -7,6 +7,7 @@ mod hits;
 mod invalid_queries;
 mod larger_than_memory;
 mod one_pass_identity;
+mod output_targets;
 mod program_matrix;
 mod random_reads;
 mod real_data;

@@ -304,7 +304,8 @@ impl CopySimulation {
             + u64::from(self.outcome.process_starts);
         let allowed = self.in_flight * ended + self.outcome.blocks / 50;
         if self.outcome.resent_blocks > allowed {
-            return Err(format!("{} blocks were sent twice, the limit is {allowed}", self.outcome.resent_blocks));
+            let resent = self.outcome.resent_blocks;
+            return Err(format!("{resent} blocks were sent twice, the limit is {allowed}: {:?}", self.outcome));
         }
         Ok(())
     }

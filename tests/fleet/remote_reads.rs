@@ -129,7 +129,7 @@ fn a_full_store_fails_its_samples_and_says_so() {
     let failed = run().run();
     failed.assert_rejected(
         &[EXIT_MACHINE, EXIT_REMOTE],
-        &["1 of 1 samples failed", "s0", "godwit+pool://storage/runs", "space"],
+        &["1 of 1 sample failed", "s0", "godwit+pool://storage/runs", "space"],
     );
     assert!(out.join("s0/s0.bam").exists() && !pool.root.join("runs/s0/s0.bam").exists());
     fs::remove_file(pool.root.join("fills")).expect("it is there");
@@ -207,7 +207,7 @@ fn a_run_waits_for_a_pool_as_long_as_it_is_told_to() {
     assert!(gone.stderr.contains(waits), "{}", gone.describe());
     gone.assert_rejected(
         &[EXIT_REMOTE],
-        &["1 of 1 samples failed", "s0_1.fq", "none of its 2 members answered", "--resume"],
+        &["1 of 1 sample failed", "s0_1.fq", "none of its 2 members answered", "--resume"],
     );
     assert!(!out.join("s0/s0.bam").exists());
     let said = pool.client_directory.join("said");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 /// Returns the directory of this process.
 pub fn root() -> &'static Path {
@@ -19,6 +20,15 @@ pub fn root() -> &'static Path {
         std::fs::create_dir_all(&own).unwrap_or_else(|error| panic!("cannot create {}: {error}", own.display()));
         own
     })
+}
+
+/// Reads a named pipe in another thread. The receiver gets the content; wait for it with a time limit, because the thread
+/// waits until a process opens the pipe for writing.
+pub fn read_pipe(path: &Path) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || sender.send(read(&path)));
+    receiver
 }
 
 /// Returns the content of a file.

@@ -197,6 +197,94 @@ fn either_half_of_bcftools_may_fail_and_is_named() {
     }
 }
 
+/// Copies the reads of the sample, with their index, and flips a bit at the offset that `place` returns for the bytes
+/// of the file.
+fn damaged_copy(name: &str, index: &str, place: impl Fn(&[u8]) -> usize) -> PathBuf {
+    let aligned = AlignedSample::cached();
+    let path = scratch::directory("damaged").join(name);
+    let mut bytes = scratch::read(&aligned.output.join(name));
+    let at = place(&bytes);
+    bytes[at] ^= 0x10;
+    fs::write(&path, bytes).expect("scratch can be written to");
+    fs::copy(aligned.output.join(index), path.with_file_name(index)).expect("it can be copied");
+    path
+}
+
+#[test]
+fn damaged_reads_are_refused_whatever_the_status_of_the_caller_is() {
+    needs!("bcftools");
+    let in_fourth_block = |bytes: &[u8]| {
+        let next = |start: usize| start + usize::from(u16::from_le_bytes([bytes[start + 16], bytes[start + 17]])) + 1;
+        next(next(next(0))) + 100
+    };
+    let bam = damaged_copy("s.bam", "s.bam.bai", in_fourth_block);
+    let cram = damaged_copy("s.cram", "s.cram.crai", |bytes| bytes.len() / 2);
+    // bcftools exits with status 0 before 1.21, and later with another one.
+    let codes = [EXIT_INPUT, EXIT_ENGINE];
+    for (reads, printed) in [(&bam, "[E::bgzf"), (&cram, "[E::cram")] {
+        let name = reads.file_name().and_then(|name| name.to_str()).expect("it is text");
+        for words in [&["--on", "local", "--nodes", "1"][..], &[]] {
+            let out = scratch::directory("damaged-out");
+            let run = AlignedSample::cached().call_file(reads, &out.join("a.vcf.gz")).args(words).run();
+            run.assert_rejected(&codes, &["calling chr", name, printed]);
+            let left = scratch::entry_names(&out);
+            assert!(left.iter().all(|name| name.starts_with('.')), "{left:?}");
+        }
+    }
+}
+
+#[test]
+fn a_caller_that_reports_an_unreadable_input_has_failed() {
+    needs!("bcftools", "bash", "bgzip");
+    let aligned = AlignedSample::cached();
+    let damage = "echo '[E::bgzf_uncompress] CRC32 checksum mismatch' >&2";
+    let call = |out: &Path, text: &str| {
+        let path = wrapped_bcftools_path("mpileup", text);
+        aligned.call(&out.join("a.vcf.gz")).args(["--threads", "1"]).env("PATH", path).run()
+    };
+    let out = scratch::directory("unreadable");
+    call(&out, damage).assert_rejected(
+        &[EXIT_INPUT],
+        &["calling chr", "s.bam", "[E::bgzf_uncompress] CRC32", "status 0", "`godwit verify ", "`samtools index "],
+    );
+    assert!(scratch::entry_names(&out).iter().all(|name| name.starts_with('.')));
+    // The second attempt reads everything, as after a short failure of a network file system.
+    let out = scratch::directory("readable");
+    let marker = scratch::directory("once").join("started");
+    let run = call(&out, &format!("[ -e {0} ] || {damage}; touch {0}", marker.display()));
+    assert!(run.status.success() && run.stderr.contains("is retried"), "{}", run.describe());
+    assert!(vcf_records(&out.join("a.vcf.gz")) == aligned.bcftools_records("", "-mv"));
+}
+
+#[test]
+fn an_index_of_another_file_is_refused() {
+    needs!("bcftools", "samtools");
+    let aligned = AlignedSample::cached();
+    let directory = scratch::directory("other-index");
+    let (bam, out) = (directory.join("s.bam"), directory.join("a.vcf.gz"));
+    let samtools = Tool::require("samtools");
+    // The same records, in blocks at other offsets.
+    samtools.run(["view".as_ref(), "-b".as_ref(), "-o".as_ref(), bam.as_os_str(), aligned.bam().as_os_str()]);
+    samtools.run(["index".as_ref(), bam.as_os_str()]);
+    aligned.call_file(&bam, &directory.join("b.vcf.gz")).run_ok();
+    let refused = |reads: &Path, index: &str| {
+        let run = aligned.call_file(reads, &out).run();
+        run.assert_rejected(&[EXIT_INPUT], &[index, "not the index of", "samtools index"]);
+        assert!(!out.exists());
+    };
+    // bcftools uses the first of these two, although the second one is right.
+    let csi = directory.join("s.bam.csi");
+    samtools.run(["index".as_ref(), "-c".as_ref(), aligned.bam().as_os_str(), csi.as_os_str()]);
+    refused(&bam, "s.bam.csi");
+    fs::remove_file(csi).expect("it was written");
+    fs::copy(aligned.output.join("s.bam.bai"), directory.join("s.bam.bai")).expect("it can be copied");
+    refused(&bam, "s.bam.bai");
+    let cram = directory.join("s.cram");
+    fs::copy(aligned.output.join("s.cram"), &cram).expect("it can be copied");
+    fs::write(directory.join("s.cram.crai"), "0\t1\t50000\t999999999\t188\t1000\n").expect("scratch can be written to");
+    refused(&cram, "s.cram.crai");
+}
+
 #[test]
 fn callers_die_with_godwit() {
     needs!("bash");

@@ -130,7 +130,7 @@ fn a_reference_of_five_thousand_tiny_contigs_gives_what_bwa_gives() {
     let vcf = case.directory.join("s.vcf.gz");
     let call = godwit().arg("call").arg("--reference").arg(&case.reference).arg("--reads").arg(&bam);
     call.arg("--out").arg(&vcf).args(["--threads", "2"]).run_ok();
-    let plain = format!("bcftools mpileup -f {} {} | bcftools call -mv", case.reference.display(), bam.display());
+    let plain = format!("bcftools mpileup -Ou -f {} {} | bcftools call -mv", case.reference.display(), bam.display());
     let plain = command_output(Tool::require("bash").command().args(["-c", &plain]));
     let found = command_output(Tool::require("bgzip").command().arg("-dc").arg(&vcf));
     let [plain, found] =

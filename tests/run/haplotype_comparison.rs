@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::picard::shared_data_directory;
 use super::report::html_error;
 
-/// 60 bases: a repeat of A at 11-18, of AC at 24-33 (1-based), and no other repeats.
+/// 61 bases: a repeat of A at 11-18, of AC at 24-33 (1-based), and no other repeats.
 const BASES: &str = "GATTCGCTGCAAAAAAAAGTCTGACACACACACATGGCTAGCTTACGTAGGATCCTGACCG";
 
 const HEADER: &str = "##fileformat=VCFv4.2\n##contig=<ID=c1>\n##FORMAT=<ID=GT,Number=1,Type=String,Description=\"x\">\n\
@@ -132,6 +132,14 @@ fn samples_and_regions_are_selected() {
     assert_eq!(counts(&run_to_json(case.compare().args(["--sample", "b,t"]))["all"]), [0, 1, 0, 1]);
     let run = case.compare().args(["--sample", "a", "--regions", "c1:30-50"]);
     assert_eq!(counts(&run_to_json(run)["all"]), [0, 0, 0, 0]);
+    // Commas of a number are ignored, as in samtools, so `50,60` is 5060.
+    for (regions, region) in [("c1:62-70", "c1:62-70"), ("c1:50,60", "c1:5060-"), ("c1:1-9,c1:70", "c1:70-")] {
+        let run = case.compare().args(["--sample", "a", "--regions", regions]).run();
+        run.assert_rejected(&[2], &[region, "starts after the end of contig c1", "61 bases"]);
+    }
+    case.write("beyond.bed", "c1\t0\t10\nc1\t61\t62\n");
+    let run = case.compare().args(["--sample", "a", "--regions"]).arg(case.path("beyond.bed")).run();
+    run.assert_rejected(&[3], &["beyond.bed, line 2", "starts after the end of contig c1"]);
     case.write("a.bed", "c1\t0\t10\n");
     let run = case.compare().args(["--sample", "b", "--confident"]).arg(case.path("a.bed"));
     assert_eq!(counts(&run_to_json(run)["all"]), [0, 1, 0, 0]);

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{GodwitOutput, godwit};
 use godwit_tests::random::Random;
+use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
 /// Exit codes of the command-line contract.
 const EXIT_USAGE: i32 = 2;
+const EXIT_INPUT: i32 = 3;
 const EXIT_MACHINE: i32 = 4;
 /// The extension of bwa-mem3's FM-index, after the reference's path and a dot.
 const FM_INDEX_SUFFIX: &str = "bwt.2bit.64";
@@ -58,6 +60,33 @@ fn the_indexes_of_bwa_and_bwa_mem3_are_made_once() {
     assert_current(&reference, &["--aligner", "bwa"]);
     assert_built(&reference, &[]);
     assert_eq!(file_names(&reference), expected);
+}
+
+#[test]
+fn contig_names_that_sam_does_not_permit_are_rejected() {
+    needs!("bwa");
+    let bases = String::from_utf8(Random::new(6).bases(3_000)).expect("bases are letters");
+    let directory = scratch::directory("sam-names");
+    let reads = directory.join("r.fq");
+    fs::write(&reads, format!("@r\n{}\n+\n{}\n", &bases[..100], "I".repeat(100))).expect("scratch can be written to");
+    for (number, name) in ["*", "=", "=a", "a,b", "a(1)", "a\"b", "{a}"].into_iter().enumerate() {
+        let reference = scratch::directory(&format!("sam-name-{number}")).join("ref.fa");
+        fs::write(&reference, format!(">one\n{bases}\n>{name} x\n{bases}\n")).expect("scratch can be written to");
+        let words = ["contig 2", &format!("{name:?}"), "rename it"];
+        index(&reference, &[]).assert_rejected(&[EXIT_INPUT], &words);
+        assert_eq!(file_names(&reference), ["ref.fa"], "no file is written");
+        if number == 0 {
+            // An index of bwa itself does not make the name valid.
+            Tool::require("bwa").run(["index".as_ref(), reference.as_os_str()]);
+            let align = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").arg(&reads);
+            let align = align.args(["--sample", "s", "--aligner", "bwa", "--out"]).arg(directory.join("out"));
+            align.run().assert_rejected(&[EXIT_INPUT], &words);
+        }
+    }
+    let reference = scratch::directory("sam-names-of-hla").join("ref.fa");
+    fs::write(&reference, format!(">HLA-A*01:01:01:01\n{bases}\n>gi|1|a=b;c\n{bases}\n"))
+        .expect("scratch can be written to");
+    assert_built(&reference, &[]);
 }
 
 #[test]

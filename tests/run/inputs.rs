@@ -289,6 +289,43 @@ fn a_bam_of_reads_cut_at_a_block_edge_is_refused() {
 }
 
 #[test]
+fn missing_qualities_are_those_of_samtools_fastq_and_reads_without_bases_are_kept() {
+    needs!("bwa", "samtools");
+    let directory = scratch::directory("missing-qualities");
+    let reads = records(&Sample::two_lanes().lanes[1].reads[0]);
+    let line = |name: &str, bases: &str| format!("{name}\t4\t*\t0\t0\t*\t*\t0\t0\t{bases}\t*\n");
+    let mut text: String = reads[..20].iter().enumerate().map(|(at, read)| line(&format!("r{at}"), &read[1])).collect();
+    let view = |bam: &Path| {
+        let printed = Tool::require("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout;
+        let mut lines: Vec<String> =
+            String::from_utf8(printed).expect("samtools prints text").lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let aligned = |path: &Path| {
+        let out = directory.join("out").join(path.file_name().expect("it is a file"));
+        align(&out).args(["--read-group", "@RG\\tID:x\\tSM:sample", "--reads"]).arg(path).run_ok();
+        view(&out.join("sample.bam"))
+    };
+    let (plain, fastq) = (directory.join("reads.sam"), directory.join("reads.fastq"));
+    std::fs::write(&plain, format!("@HD\tVN:1.6\tSO:unsorted\n{text}"))
+        .expect("the scratch directory can be written to");
+    let printed = Tool::require("samtools").run(["fastq".as_ref(), plain.as_os_str()]).stdout;
+    std::fs::write(&fastq, printed).expect("the scratch directory can be written to");
+    let expected = aligned(&fastq);
+    assert_eq!(aligned(&plain), expected);
+    // samtools drops this read, and godwit keeps it.
+    text += &line("none", "*");
+    let empty = directory.join("empty.sam");
+    std::fs::write(&empty, format!("@HD\tVN:1.6\tSO:unsorted\n{text}"))
+        .expect("the scratch directory can be written to");
+    let (kept, others): (Vec<String>, Vec<String>) =
+        aligned(&empty).into_iter().partition(|line| line.starts_with("none\t"));
+    assert_eq!(others, expected);
+    assert!(kept.len() == 1 && kept[0].contains("\t*\t*\t"), "{kept:?}");
+}
+
+#[test]
 fn markdup_reads_sam_and_bam_from_stdin() {
     needs!("samtools");
     let directory = scratch::directory("markdup-stdin");

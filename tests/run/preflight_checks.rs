@@ -319,3 +319,55 @@ fn a_run_shorter_than_the_first_interval_prints_no_progress() {
         assert!(!steps.iter().any(|step| finished.stderr.contains(step)), "{}", finished.describe());
     }
 }
+
+#[test]
+fn no_verb_replaces_its_input() {
+    let directory = scratch::directory("inputs-remain");
+    let vcf = "##fileformat=VCFv4.2\n##contig=<ID=c,length=100>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n\
+               c\t5\t.\tA\tC\t.\t.\t.\n";
+    let sam = "@HD\tVN:1.6\n@SQ\tSN:c\tLN:100\n@RG\tID:a\tSM:s\nr\t0\tc\t1\t60\t4M\t*\t0\t0\tACGT\tIIII\tRG:Z:a\n";
+    let fasta = format!(">c\n{}\n", "ACGT".repeat(25));
+    let files = [
+        ("a.vcf", vcf),
+        ("a.bed", "c\t1\t5\n"),
+        ("a.csv", "x\n1\n"),
+        ("a.sam", sam),
+        ("s_L001_R2.fastq", fasta.as_str()),
+        ("s.truth.vcf", fasta.as_str()),
+        ("q.fa", ">q\nMKV\n"),
+        ("db.psq", "letters"),
+    ];
+    for (name, text) in files {
+        fs::write(directory.join(name), text).expect("the scratch directory can be written to");
+    }
+    for (name, link) in [("a.vcf", "vcf.parquet"), ("s.truth.vcf", "ref.bam")] {
+        fs::hard_link(directory.join(name), directory.join(link)).expect("the scratch directory can be written to");
+    }
+    let search = ["search", "--", "blastp", "-db", "db", "-query", "q.fa", "-out"];
+    let summary = ["search", "--summary", "q.fa", "--", "blastp", "-db", "db", "-query", "q.fa", "-out", "o"];
+    let simulate = |reference| ["simulate", "--reference", reference, "--pairs", "5", "--out", "s"];
+    let commands: [(&[&str], [&str; 2]); 15] = [
+        (&["query", "SELECT * FROM \"a.vcf\"", "--out", "a.vcf"], ["--out", "dataset"]),
+        (&["query", "SELECT contig FROM variants('*.vcf') LIMIT 1", "--out", "a.vcf"], ["--out", "dataset"]),
+        (&["query", "COPY (SELECT * FROM \"a.bed\") TO 'a.bed'"], ["TO", "dataset"]),
+        (&["query", "SELECT 1", "--parameters-from", "a.csv", "--out", "a.csv"], ["--out", "--parameters-from"]),
+        (&["query", "SELECT 1", "--reference", "q.fa", "--out", "q.fa"], ["--out", "--reference"]),
+        (&["score", "--model", "m", "--at", "grpc+tcp://localhost:1", "a.csv", "--out", "a.csv"], ["--out", "IN"]),
+        (&["variants", "a.vcf", "--out", "vcf.parquet"], ["would replace", "a.vcf"]),
+        (&["markdup", "a.sam", "--reference", "s.truth.vcf", "--out", "ref.bam"], ["would replace", "s.truth.vcf"]),
+        (&simulate("s_L001_R2.fastq"), ["--out", "--reference"]),
+        (&simulate("s.truth.vcf"), ["--out", "--reference"]),
+        (&[&search[..], &["q.fa"]].concat(), ["-out", "-query"]),
+        (&[&search[..], &["db.psq"]].concat(), ["-out", "-db"]),
+        (&["search", "--", "blastp", "-subject", "q.fa", "-query", "a.bed", "-out", "q.fa"], ["-out", "-subject"]),
+        (&summary, ["--summary", "-query"]),
+        (&["search", "--summary", "o", "--", "blastp", "-db", "db", "-out", "o"], ["--summary", "another output"]),
+    ];
+    for (words, named) in commands {
+        godwit().current_dir(&directory).args(words).run().assert_rejected(&[EXIT_USAGE], &named);
+        for (name, text) in files {
+            let found = fs::read(directory.join(name)).expect("it is still there");
+            assert!(found == text.as_bytes(), "{words:?} replaced {name}");
+        }
+    }
+}

@@ -492,13 +492,13 @@ fn na12878_called_by_bcftools_finds_all_of_giab_in_its_regions() {
         run_checked(Tool::require("gzip").command().arg("-cd").arg(data.join("ucsc.hg19.chr20.unittest.fasta.gz")))
             .stdout;
     std::fs::write(&reference, text).expect("it can be written");
-    let (piled, calls) = (directory.join("piled.vcf"), directory.join("calls.vcf.gz"));
+    let (piled, calls) = (directory.join("piled.bcf"), directory.join("calls.vcf.gz"));
     let bcftools = Tool::require("bcftools");
     let bam = data.join("NA12878_S1.chr20.10_10p1mb.bam");
     run_checked(
         bcftools
             .command()
-            .args(["mpileup", "-r", "chr20:10000000-10100000", "-f"])
+            .args(["mpileup", "-Ou", "-r", "chr20:10000000-10100000", "-f"])
             .arg(&reference)
             .arg("-o")
             .arg(&piled)

@@ -11,6 +11,7 @@ use godwit_tests::{needs, scratch};
 
 use super::bwa_identity;
 
+const EXIT_USAGE: i32 = 2;
 const EXIT_INPUT: i32 = 3;
 const EXIT_MACHINE: i32 = 4;
 /// The size in bytes of the empty block that ends a BGZF file.
@@ -93,7 +94,7 @@ fn any_changed_or_lost_byte_is_found() {
         verify(&out).assert_rejected(&[EXIT_INPUT], &[name]);
         fs::remove_file(&path).expect("it can be removed");
         verify(&path).assert_rejected(&[EXIT_MACHINE], &[name]);
-        verify(&out).assert_rejected(&[EXIT_MACHINE], &[name]);
+        verify(&out).assert_rejected(&[EXIT_MACHINE], &[name, "(1 of 10 files missing)"]);
         write(&path, &bytes);
     }
     assert!(verify(&out).status.success());
@@ -149,6 +150,12 @@ fn files_of_other_tools_are_checked_by_themselves() {
         assert!(sound.status.success(), "{}", sound.describe());
         assert!(sound.stdout.contains("no manifest") && sound.stdout.contains(said), "{}", sound.stdout);
     }
+    // Compare with the index of a file that has the same records in blocks at other offsets.
+    let index = directory.join("foreign.bam.bai");
+    let own_index = scratch::read(&index);
+    write(&index, &scratch::read(&out.join("sample.bam.bai")));
+    verify(&bam).assert_rejected(&[EXIT_INPUT], &["its index", "foreign.bam.bai"]);
+    write(&index, &own_index);
     let bytes = scratch::read(&bam);
     let damaged = [
         ("without its end", bytes[..bytes.len() - EOF_BLOCK_BYTES].to_vec()),
@@ -161,6 +168,7 @@ fn files_of_other_tools_are_checked_by_themselves() {
         let found = verify(&bam);
         assert_eq!(found.status.code(), Some(EXIT_INPUT), "{what}: {}", found.describe());
         found.assert_rejected(&[EXIT_INPUT], &["foreign.bam"]);
+        assert_eq!(found.stderr.matches("again").count(), 1, "{what}: {}", found.describe());
     }
     // Write records in an order that contradicts the header.
     let text =
@@ -179,8 +187,21 @@ fn what_is_not_there_or_cannot_be_checked_is_said() {
     let directory = scratch::directory("nothing");
     verify(&directory.join("none.bam")).assert_rejected(&[EXIT_MACHINE], &["none.bam"]);
     verify(&directory).assert_rejected(&[EXIT_MACHINE], &["manifest"]);
-    write(&directory.join("notes.txt"), b"text");
-    verify(&directory.join("notes.txt")).assert_rejected(&[2, EXIT_INPUT], &["notes.txt"]);
+    let empty_gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for (name, bytes) in [
+        ("notes.txt", &b"text"[..]),
+        ("a.vcf", b"##fileformat=VCFv4.2\n"),
+        ("c.cram", b"CRAM\x03\x00"),
+        ("r.fq.gz", &empty_gzip),
+        ("empty.fa", b""),
+    ] {
+        write(&directory.join(name), bytes);
+        let refused = verify(&directory.join(name));
+        refused.assert_rejected(&[EXIT_USAGE], &[name, "is not a BAM file", "cannot be verified"]);
+        // A file that is named like a BAM is not a sound file of another format.
+        write(&directory.join("x.bam"), bytes);
+        verify(&directory.join("x.bam")).assert_rejected(&[EXIT_INPUT], &["x.bam is corrupt"]);
+    }
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn what_cannot_be_searched_is_rejected_before_a_job_is_submitted_as_in_one_proce
         ("", "blastp -db proteins -query proteins.pin", &out, 3, "is not FASTA"),
         ("", "blastp -db proteins -query far.fa -evalue x", &out, EXIT_USAGE, "evalue"),
         ("", "blastp -subject no_such_subject.fa -query far.fa", &out, EXIT_MACHINE, "no_such_subject.fa"),
-        ("", QUICK_COMMAND, &directory, EXIT_MACHINE, "is a directory"),
+        ("", QUICK_COMMAND, &directory, EXIT_MACHINE, "a directory has this name"),
         ("", QUICK_COMMAND, &below_file, EXIT_MACHINE, "file/hits.tsv"),
         (&summary, QUICK_COMMAND, &out, EXIT_MACHINE, "file/hits.tsv"),
     ] {

@@ -50,6 +50,25 @@ fn a_query_that_blast_goes_past_keeps_no_other_from_being_searched() {
     }
 }
 
+#[test]
+fn an_empty_file_of_queries_makes_an_empty_output_as_of_blast() {
+    needs!("makeblastdb");
+    let directory = scratch::directory("no-queries");
+    for (name, text) in [("empty.fa", ""), ("blank.fa", "\n \n")] {
+        let query = directory.join(name);
+        std::fs::write(&query, text).expect("scratch can be written");
+        for words in ["blastp -db first -outfmt 6", "blastp -db first -outfmt 0", "blastn -db genes -outfmt 17"] {
+            let command = format!("{words} -query {}", query.display());
+            assert!(databases().expected_output(&command).is_empty(), "{command}");
+            assert!(databases().search_output("--workers 2 --fragments 3", &command).is_empty(), "{command}");
+        }
+        let command = format!("blastp -db no_such_database -query {}", query.display());
+        let search = databases().search("", &command, &directory.join("out"));
+        search.run().assert_rejected(&[3], &["no_such_database"]);
+    }
+    assert_eq!(scratch::entry_names(&directory), ["blank.fa", "empty.fa"]);
+}
+
 /// Returns the warnings in the text on stderr, sorted.
 fn sorted_warnings(stderr: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = stderr.lines().filter(|line| line.starts_with("Warning")).collect();

@@ -44,10 +44,8 @@ fn input_that_cannot_be_searched_is_named() {
         std::fs::write(&path, text).expect("scratch can be written");
         path.display().to_string()
     };
-    let empty = write("empty.fa", "\n");
     let table = write("table.tsv", "12\t13\n");
     for (command, said) in [
-        (format!("blastp -db proteins -query {empty}"), "no queries"),
         (format!("blastp -db proteins -query {table}"), "not FASTA"),
         ("blastp -db genes -query far.fa".to_owned(), "database"),
         ("blastp -db no_such_database -query far.fa".to_owned(), "no_such_database"),

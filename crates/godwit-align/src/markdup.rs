@@ -23,10 +23,10 @@ use godwit_pipeline::JobOptions;
 use godwit_pipeline::MemoryPlan;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::fingerprint::FingerprintKey;
-use godwit_pipeline::job_report::{InputFile, JobReport, ResumedWork, Stage, check_distinct_files};
+use godwit_pipeline::job_report::{InputFile, JobReport, ResumedWork, Stage, check_inputs_remain};
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::read_groups::{ReadGroupIndexes, ReadGroups, compatibility_warnings};
-use godwit_pipeline::reduce::{Collector, Format, JobMonitor, Outputs};
+use godwit_pipeline::reduce::{Collector, Format, JobMonitor, Outputs, PicardMetricsRequest};
 use godwit_pipeline::scanned_reference::ScannedReference;
 use godwit_pipeline::scratch::create_private_directory;
 use parking_lot::Mutex;
@@ -164,7 +164,9 @@ impl MarkdupSetup {
         let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
         let outputs = parse_outputs(options)?;
         let input = InputFile::inspect("the input", &options.input)?;
-        check_distinct_files(std::slice::from_ref(&input), &outputs.paths())?;
+        let lists = options.job.picard_metrics.iter().flat_map(PicardMetricsRequest::interval_lists);
+        let inputs = [options.input.as_path()].into_iter().chain(options.reference.as_deref()).chain(lists);
+        check_inputs_remain(inputs, &outputs.paths())?;
         let directory = parent_directory(&options.out);
         if !directory.is_dir() {
             let remedy = "create the directory, or choose another --out".to_owned();

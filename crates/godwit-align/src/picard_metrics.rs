@@ -13,7 +13,7 @@ use godwit_io::bgzf;
 use godwit_kernels::qc::AlignmentBuffer;
 use godwit_metrics::{MetricsError, MetricsFile, OrderedMetrics, RecordMetrics};
 use godwit_model::RawRecord;
-use godwit_pipeline::job_report::InputFile;
+use godwit_pipeline::job_report::{InputFile, check_inputs_remain};
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::reduce::{PicardInputs, PicardMetricsRequest};
 use godwit_pipeline::{AlignmentsError, PipelineError};
@@ -195,12 +195,12 @@ impl CountingJob<'_> {
 
 fn write_files(options: &PicardMetricsOptions, files: &[MetricsFile]) -> Result<Vec<PathBuf>, PipelineError> {
     let stem = options.bam.file_stem().unwrap_or_default().to_string_lossy();
+    let paths: Vec<PathBuf> = files.iter().map(|file| options.out.join(format!("{stem}{}", file.suffix))).collect();
+    let inputs = [options.bam.as_path(), &options.reference].into_iter().chain(options.request.interval_lists());
+    check_inputs_remain(inputs, &paths)?;
     let mut staged = AtomicSet::default();
-    let mut paths = Vec::new();
-    for file in files {
-        let path = options.out.join(format!("{stem}{}", file.suffix));
-        staged.write_file(&path, file.text.as_bytes()).map_err(PipelineError::file("write", &path))?;
-        paths.push(path);
+    for (file, path) in files.iter().zip(&paths) {
+        staged.write_file(path, file.text.as_bytes()).map_err(PipelineError::file("write", path))?;
     }
     staged.publish().map_err(|(path, source)| PipelineError::file("write", path)(source))?;
     Ok(paths)

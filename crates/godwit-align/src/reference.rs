@@ -9,8 +9,8 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
 use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_files::write_atomically;
-use godwit_formats::fasta;
-use godwit_model::Genome;
+use godwit_formats::fasta::{self, FastaError};
+use godwit_model::{Contig, Genome};
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::observer::{Event, Observer};
 use godwit_pipeline::scanned_reference::write_gzi;
@@ -18,7 +18,7 @@ use godwit_pipeline::scanned_reference::write_gzi;
 /// Returns the contigs of a reference. Checks that its index for bwa or bwa-mem3 exists and belongs to it.
 ///
 /// # Errors
-/// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] or [`PipelineError::Index`].
+/// [`PipelineError::Missing`], [`PipelineError::StaleIndex`], [`PipelineError::Index`] or [`PipelineError::Fasta`].
 pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, PipelineError> {
     require_current_index(reference, read_index_state(reference, kind)?)
 }
@@ -26,11 +26,14 @@ pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, Pipeli
 /// Returns the contigs of an index that is current.
 ///
 /// # Errors
-/// [`PipelineError::Missing`] if there is no index, and [`PipelineError::StaleIndex`] if the index does not belong to
-/// the reference.
+/// [`PipelineError::Missing`] if there is no index, [`PipelineError::StaleIndex`] if the index does not belong to the
+/// reference, and [`PipelineError::Fasta`] if SAM does not permit the name of a contig.
 pub(crate) fn require_current_index(reference: &Path, state: IndexState) -> Result<Genome, PipelineError> {
     match state {
-        IndexState::Current { genome } => Ok(genome),
+        IndexState::Current { genome } => {
+            check_contig_names(reference, genome.contigs().iter().map(|contig| contig.name.as_str()))?;
+            Ok(genome)
+        }
         IndexState::Missing { files } => {
             let path = files.first().map_or(reference, PathBuf::as_path).to_owned();
             let remedy = format!("run `godwit index {}`", reference.display());
@@ -38,6 +41,22 @@ pub(crate) fn require_current_index(reference: &Path, state: IndexState) -> Resu
         }
         IndexState::Stale { reason } => Err(PipelineError::StaleIndex { reference: reference.to_owned(), reason }),
     }
+}
+
+/// Rejects contigs whose names SAM does not permit. Their records could not be distinguished from others: mapped reads of
+/// a contig `*` look like unmapped ones.
+///
+/// # Errors
+/// [`PipelineError::Fasta`] with the first of these contigs.
+pub(crate) fn check_contig_names<'n>(
+    reference: &Path,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Result<(), PipelineError> {
+    let invalid = names.into_iter().enumerate().find(|(_, name)| !Contig::is_valid_name(name));
+    let Some((at, name)) = invalid else { return Ok(()) };
+    let (path, name) = (reference.to_owned(), name.to_owned());
+    let source = FastaError::NotSamName { path: path.clone(), number: at + 1, name };
+    Err(PipelineError::Fasta { path, source })
 }
 
 /// Checks that the reference file exists.
@@ -159,11 +178,13 @@ fn build_minimap2_index(
     Ok(fai_written || !current)
 }
 
-/// Writes `REF.fa.fai` and, for BGZF, `REF.fa.gz.gzi`, unless they are current. Returns true if a file was written.
+/// Writes `REF.fa.fai` and, for BGZF, `REF.fa.gz.gzi`, unless they are current. Before, rejects names of contigs that SAM
+/// does not permit. Returns true if a file was written.
 fn write_fai_and_gzi(reference: &Path) -> Result<bool, PipelineError> {
     let failed = |source| PipelineError::Fasta { path: reference.to_owned(), source };
     let blocks = fasta::read_block_table(reference).map_err(failed)?;
     let contigs = fasta::build_fai(reference).map_err(failed)?;
+    check_contig_names(reference, contigs.iter().map(|contig| contig.name.as_str()))?;
     let gzi_written = match blocks {
         Some(blocks) => write_gzi(&blocks, &reference.with_added_extension("gzi"))?,
         None => false,

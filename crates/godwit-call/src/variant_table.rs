@@ -10,19 +10,21 @@ use godwit_columnar::{ArrowFileWriter, TableFormat, VariantParquetWriter};
 use godwit_files::{AtomicFile, AtomicSet};
 use godwit_formats::vcf::{Reader, VariantBatchBuilder, VariantLayout};
 use godwit_pipeline::PipelineError;
+use godwit_pipeline::job_report::check_inputs_remain;
 
 /// Writes the records of a VCF file as columns ([`godwit_model::schema::variant_columns`]) to one file, in the same
 /// order. The extension of `out` selects Parquet or Arrow. Returns the number of records.
 ///
 /// # Errors
-/// [`PipelineError::Options`] if the extension of `out` is unknown. [`PipelineError::Vcf`], [`PipelineError::Columns`],
-/// [`PipelineError::File`] or [`PipelineError::Interrupted`] if the conversion fails. In all cases, `out` is not
-/// written.
+/// [`PipelineError::Options`] if the extension of `out` is unknown, or if `out` and `vcf` are the same file.
+/// [`PipelineError::Vcf`], [`PipelineError::Columns`], [`PipelineError::File`] or [`PipelineError::Interrupted`] if the
+/// conversion fails. In all cases, `out` is not written.
 pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &AtomicBool) -> Result<u64, PipelineError> {
     let Some(format) = TableFormat::from_path(out) else {
         let problem = format!("the extension of {} selects no format; use .parquet or .arrow", out.display());
         return Err(PipelineError::Options { problem });
     };
+    check_inputs_remain([vcf], &[out.to_owned()])?;
     let mut staged = AtomicSet::default();
     let records = add_variant_table(vcf, out, format, threads, cancelled, &mut staged)?;
     staged.publish().map_err(|(path, source)| PipelineError::File { action: "write", path, source })?;

@@ -32,6 +32,14 @@ impl IndexEntry {
     pub fn read_all(compressed: impl Read) -> io::Result<Vec<Self>> {
         let mut text = String::new();
         MultiGzDecoder::new(compressed).read_to_string(&mut text)?;
+        Self::parse_all(&text)
+    }
+
+    /// Parses the entries in the text of an index.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if a line is invalid.
+    pub fn parse_all(text: &str) -> io::Result<Vec<Self>> {
         let entries = text.lines().map(|line| Self::parse(line).ok_or(line));
         entries.collect::<Result<_, _>>().map_err(|line| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is not a line of a CRAM index"))

@@ -4,7 +4,7 @@
 //! Writing: [`Encoder`] and [`PartEncoder`] encode BAM-packed records and their reference to parts of a CRAM file, each
 //! independently of the others. [`write_index`] writes the index of all parts. Reading: [`Reader`] returns the records
 //! of an untrusted CRAM file as buffers of valid BAM-packed records. A separate process decodes the file
-//! ([`run_decoder`]).
+//! ([`run_decoder`]). [`find_index_mismatch`] detects the index of another file.
 //!
 //! References are local files, never fetched from a network: htslib is built without network support. All calls of
 //! htslib are in `htslib.rs`.
@@ -16,6 +16,7 @@ mod encoder;
 mod error;
 mod htslib;
 mod htslib_layout;
+mod index_mismatch;
 mod reader;
 mod reference;
 
@@ -27,6 +28,7 @@ pub use decoder::Decoder;
 pub use decoder_process::{DecodeRequest, run_decoder};
 pub use encoder::{Encoder, PartEncoder};
 pub use error::CramError;
+pub use index_mismatch::{IndexMismatch, find_index_mismatch};
 pub use reader::{DECODE_VERB, Reader};
 pub use reference::{ChecksumScan, Reference, ReferenceChecksums};
 

@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::io::{Seek, Write};
 
 use godwit_formats::sam::{Header, LineEncoder};
 use godwit_model::RawRecord;
@@ -54,8 +54,14 @@ fn parts_behind_one_header_are_a_file() {
     let path = directory.path().join("a.cram");
     let mut file = std::fs::File::create(&path).unwrap();
     file.write_all(encoder.header_bytes()).unwrap();
-    let mut expected = Vec::new();
+    let without_records = directory.path().join("empty.cram");
+    std::fs::write(&without_records, [encoder.header_bytes(), &EOF_CONTAINER].concat()).unwrap();
+    let empty = std::fs::File::open(&without_records).unwrap();
+    assert_eq!(find_index_mismatch(&empty, &[], 1).unwrap(), None);
+    std::fs::remove_file(without_records).unwrap();
+    let (mut expected, mut entries) = (Vec::new(), Vec::new());
     for part in 0..3usize {
+        let offset = file.stream_position().unwrap();
         let mut encoder = encoder.start_part().unwrap();
         for at in (part * 100)..(part * 100 + 90) {
             let line = format!(
@@ -69,8 +75,10 @@ fn parts_behind_one_header_are_a_file() {
         }
         let index = encoder.finish(&mut file).unwrap();
         assert_eq!((index[0].contig, index[0].start_1based, index[0].container_offset), (0, part as i64 * 100 + 1, 0));
+        entries.extend(index.into_iter().map(|entry| IndexEntry { container_offset: offset, ..entry }));
     }
     file.write_all(&EOF_CONTAINER).unwrap();
+    check_index_mismatch(&path, &entries);
     let mut reader = Decoder::open(&path, Some(&opened), 2).unwrap();
     assert!(reader.header().text().ends_with(b"@RG\tID:g\tSM:s\n"));
     let (mut found, mut record) = (Vec::new(), Vec::new());
@@ -89,6 +97,29 @@ fn parts_behind_one_header_are_a_file() {
     }
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 2, "the reference and the CRAM");
+}
+
+/// Checks that the entries of the index match the file, and that changed entries do not.
+fn check_index_mismatch(path: &std::path::Path, entries: &[IndexEntry]) {
+    let file = std::fs::File::open(path).unwrap();
+    let first_mismatch = |entries: &[IndexEntry], most| find_index_mismatch(&file, entries, most).unwrap();
+    for most in [1, 2, usize::MAX] {
+        assert_eq!(first_mismatch(entries, most), None);
+    }
+    let last = entries[entries.len() - 1];
+    for wrong in [
+        IndexEntry { container_offset: last.container_offset - 1, ..last },
+        IndexEntry { container_offset: u64::MAX, ..last },
+        IndexEntry { contig: 1, ..last },
+    ] {
+        let other = [&entries[..entries.len() - 1], &[wrong]].concat();
+        assert_eq!(first_mismatch(&other, 1), Some(IndexMismatch::NoContainer(wrong)));
+    }
+    // The index lacks the first container, or all.
+    let not_indexed = IndexMismatch::NotIndexed { container_offset: entries[0].container_offset };
+    for fewer in [&entries[1..], &[]] {
+        assert_eq!(first_mismatch(fewer, 1).as_ref(), Some(&not_indexed));
+    }
 }
 
 #[test]

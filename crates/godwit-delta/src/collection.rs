@@ -141,13 +141,34 @@ impl Collection {
         &self.manifest.members
     }
 
+    /// Returns the path of the packed file of a genome in the collection at `directory`, whether or not it exists.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use godwit_delta::Collection;
+    ///
+    /// assert_eq!(Collection::packed_path(Path::new("cohort"), "sample1"), Path::new("cohort/sample1.gwp"));
+    /// ```
+    pub fn packed_path(directory: &Path, name: &str) -> PathBuf {
+        directory.join(format!("{name}.gwp"))
+    }
+
+    /// Returns the paths of all files of the collection: its manifest, its lock and the packed files of its members.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let own = [MANIFEST_FILE_NAME, LOCK_FILE_NAME].into_iter().map(|name| self.directory.join(name));
+        own.chain(self.manifest.members.iter().map(|member| Self::packed_path(&self.directory, &member.name)))
+    }
+
     /// Returns the path of the packed file of a member.
     ///
     /// # Errors
     /// [`DeltaError::Collection`] if the collection has no member of this name.
     pub fn member_path(&self, name: &str) -> Result<PathBuf, DeltaError> {
         match self.manifest.members.iter().any(|member| member.name == name) {
-            true => Ok(self.directory.join(format!("{name}.gwp"))),
+            true => Ok(Self::packed_path(&self.directory, name)),
             false => {
                 Err(self.collection_error(format!("it has no genome {name}; list the collection to see the names")))
             }
@@ -207,7 +228,7 @@ impl Collection {
         if self.manifest.members.iter().any(|member| member.name == name) {
             return Err(self.collection_error(format!("it already has a genome {name}; choose another name")));
         }
-        let path = self.directory.join(format!("{name}.gwp"));
+        let path = Self::packed_path(&self.directory, name);
         let file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&path))?;
         let mut out = ChecksumWriter { out: BufWriter::new(file), hash: Xxh3::new() };
         let summary = pack(input, &mut out, reference, anchors, options, cancelled)?;

@@ -22,6 +22,27 @@ pub enum ExitCause {
     Other(ExitStatus),
 }
 
+/// An input file that a program could not read to the end. The program printed an error message of htslib but exited
+/// with status 0, so its output may be incomplete.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot read {} to the end: {} (version {version}) printed `{message}` and exited with status 0; its command line \
+     was: {command_line}; {}",
+    describe_inputs(.inputs), .program.display(), input_remedy(.inputs)
+)]
+pub struct UnreadableInput {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// Version of the program.
+    pub version: String,
+    /// Command line with which the program was started.
+    pub command_line: String,
+    /// Paths of the input files, one of which cannot be read.
+    pub inputs: Vec<PathBuf>,
+    /// First error message of htslib in the program's stderr.
+    pub message: String,
+}
+
 /// An error of an external program: godwit cannot find or start it, it exits too early, or its output is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -148,6 +169,9 @@ pub enum EngineError {
         /// Last lines of the program's stderr, at most 20.
         stderr_tail: Vec<String>,
     },
+    /// The program exited with status 0, but could not read an input file to the end.
+    #[error(transparent)]
+    UnreadableInput(Box<UnreadableInput>),
     /// The program violated the protocol, or godwit called the reader or writer of the program in a wrong order.
     #[error(
         "{} violated the protocol of godwit: {problem}; this is a bug, or the program belongs to another version of \
@@ -201,6 +225,24 @@ fn process_count_suffix(processes: &u64) -> String {
 fn join_paths(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     shown.join(", ")
+}
+
+/// Returns the paths of input files, one of which could not be read.
+fn describe_inputs(inputs: &[PathBuf]) -> String {
+    let paths = join_paths(inputs);
+    if inputs.len() > 1 { format!("one of {paths}") } else { paths }
+}
+
+/// Returns the remedy for input files, one of which could not be read.
+fn input_remedy(inputs: &[PathBuf]) -> String {
+    let file = match inputs {
+        [file] => file.display().to_string(),
+        _ => "FILE".to_owned(),
+    };
+    // `godwit verify` reads only CRAM files that have a manifest.
+    let is_cram = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cram");
+    let check = if inputs.iter().any(is_cram) { "samtools view -c" } else { "godwit verify" };
+    format!("check it with `{check} {file}`, and create its index again with `samtools index {file}`")
 }
 
 fn format_stderr_tail(lines: &[String]) -> String {

@@ -26,7 +26,7 @@ pub mod variant_filter;
 
 pub use aligner_installations::{AlignerInstallation, find_aligners};
 pub use child::{ChildHandle, PipelineCommand, ProcessPipeline};
-pub use error::{EngineError, ExitCause};
+pub use error::{EngineError, ExitCause, UnreadableInput};
 pub use line_protocol_child::LineProtocolChild;
 pub use program_lookup::{find_on_path, query_program_version};
 

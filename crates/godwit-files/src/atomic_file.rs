@@ -8,12 +8,18 @@ use std::path::{Path, PathBuf};
 use godwit_process::{TemporaryItem, TemporaryPath};
 
 use crate::locked_file::{LockedFile, is_locked};
+use crate::output_target::{OutputTarget, directory_error, open_stream};
 use crate::paths::{parent_directory, sync_directory};
 
 const BUSY_MESSAGE: &str = "another godwit process is writing this file; wait until it has ended";
 
 /// A file with a temporary name in the directory of its final path. If it is dropped before it is published, or a signal
 /// stops the process, it is removed.
+///
+/// If the final path is a symbolic link, the file replaces the link: files of a job are published, resumed and removed
+/// by their names in the directory of the job, and may have indexes beside them. Only [`AtomicFile::create_unique`], for
+/// a single output, keeps the link and replaces the file that it names; the temporary file is beside that file. Devices,
+/// pipes and sockets are not replaced, also if a link names them ([`OutputTarget`]).
 ///
 /// # Examples
 ///
@@ -36,7 +42,12 @@ const BUSY_MESSAGE: &str = "another godwit process is writing this file; wait un
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
+    /// Path that is replaced: `path`, or the file that the symbolic link at `path` names.
+    target: PathBuf,
+    /// Path of the file until it is published; for a stream, its path.
     temporary_path: PathBuf,
+    /// True if bytes are written directly to a device, pipe or socket, which is neither renamed nor removed.
+    is_stream: bool,
     file: LockedFile,
     pub(crate) published: bool,
     /// True if the file stays under its temporary name when this value is dropped, for a later process that resumes it.
@@ -51,8 +62,25 @@ impl AtomicFile {
     ///
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another job writes the same file,
-    /// [`io::ErrorKind::IsADirectory`] if a directory has the name.
+    /// [`io::ErrorKind::IsADirectory`] if a directory has the name, [`io::ErrorKind::InvalidInput`] if a device, pipe or
+    /// socket has it.
     pub fn create(path: &Path) -> io::Result<Self> {
+        OutputTarget::check_file(path)?;
+        let staged = Self::open_or_create(path, false)?;
+        staged.file.set_len(0)?;
+        Ok(staged)
+    }
+
+    /// Creates an empty file like [`AtomicFile::create`], but replaces anything except a directory: also a device, and a
+    /// symbolic link, whatever it names. For directories in which others may create links.
+    ///
+    /// # Errors
+    /// The I/O error of the file system; [`io::ErrorKind::ResourceBusy`] if another job writes the same file,
+    /// [`io::ErrorKind::IsADirectory`] if a directory has the name.
+    pub fn create_replacing_link(path: &Path) -> io::Result<Self> {
+        if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+            return Err(directory_error());
+        }
         let staged = Self::open_or_create(path, false)?;
         staged.file.set_len(0)?;
         Ok(staged)
@@ -64,30 +92,53 @@ impl AtomicFile {
     /// # Errors
     /// The errors of [`AtomicFile::create`].
     pub fn open_resumable(path: &Path) -> io::Result<Self> {
+        OutputTarget::check_file(path)?;
         Self::open_or_create(path, true)
     }
 
     /// Creates an empty file like [`AtomicFile::create`], but with a temporary name that no other process uses, and with
     /// the permissions `mode`, which the umask restricts. Several processes may write the same file; it gets the content
-    /// of the last one that commits.
+    /// of the last one that commits. If the path is a symbolic link, the link stays, and the file that it names is
+    /// replaced. If a device, pipe or socket has the name, bytes are written to it directly.
     ///
     /// # Errors
     /// The I/O error of the file system; [`io::ErrorKind::IsADirectory`] if a directory has the name.
     pub fn create_unique(path: &Path, mode: u32) -> io::Result<Self> {
-        check_no_directory(path)?;
+        let OutputTarget::File(target) = OutputTarget::resolve(path)? else { return Self::open_stream(path) };
         let open = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
         let mut builder = tempfile::Builder::new();
         builder.prefix(".godwit-").suffix(".part");
-        let created = TemporaryItem::create(|| builder.make_in(parent_directory(path), open))?;
+        let created = TemporaryItem::create(|| builder.make_in(parent_directory(&target), open))?;
         let (file, temporary) = created.into_parts();
         let (file, temporary_path) = file.keep().map_err(|error| error.error)?;
         // No other process opens this name, so the file works without a lock, which some file systems do not offer.
-        let (path, file) = (path.to_owned(), LockedFile(file));
-        Ok(Self { path, temporary_path, file, published: false, keep_on_drop: false, temporary_guard: Some(temporary) })
+        Ok(Self {
+            path: path.to_owned(),
+            target,
+            temporary_path,
+            is_stream: false,
+            file: LockedFile::without_lock(file),
+            published: false,
+            keep_on_drop: false,
+            temporary_guard: Some(temporary),
+        })
+    }
+
+    /// Opens a device, pipe or socket for writing.
+    fn open_stream(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            target: path.to_owned(),
+            temporary_path: path.to_owned(),
+            is_stream: true,
+            file: LockedFile::without_lock(open_stream(path)?),
+            published: false,
+            keep_on_drop: false,
+            temporary_guard: None,
+        })
     }
 
     fn open_or_create(path: &Path, keep_on_drop: bool) -> io::Result<Self> {
-        check_no_directory(path)?;
         let temporary_path = path.with_file_name(temporary_name(path));
         let open = || -> io::Result<LockedFile> {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&temporary_path)?;
@@ -99,7 +150,9 @@ impl AtomicFile {
             let (file, temporary) = TemporaryPath::create(&temporary_path, open)?;
             (file, Some(temporary))
         };
-        Ok(Self { path: path.to_owned(), temporary_path, file, published: false, keep_on_drop, temporary_guard })
+        let (path, target) = (path.to_owned(), path.to_owned());
+        let (is_stream, published) = (false, false);
+        Ok(Self { path, target, temporary_path, is_stream, file, published, keep_on_drop, temporary_guard })
     }
 
     /// Creates an empty file that will be published as `path` together with this one. It stays when it is dropped if
@@ -108,6 +161,7 @@ impl AtomicFile {
     /// # Errors
     /// The errors of [`AtomicFile::create`].
     pub fn create_companion(&self, path: &Path) -> io::Result<Self> {
+        OutputTarget::check_file(path)?;
         let companion = Self::open_or_create(path, self.keep_on_drop)?;
         companion.file.set_len(0)?;
         Ok(companion)
@@ -123,13 +177,19 @@ impl AtomicFile {
         &self.temporary_path
     }
 
-    /// Returns the final path.
+    /// Returns the final path, as it was passed.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Returns the path that is replaced: the final path, or the file that a symbolic link at it names.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// Changes the final path to another one in the same directory.
     pub fn set_path(&mut self, path: PathBuf) {
+        self.target.clone_from(&path);
         self.path = path;
     }
 
@@ -139,16 +199,25 @@ impl AtomicFile {
         drop(self.temporary_guard.take());
     }
 
-    /// Renames the file to its final name, and makes content and name durable. Replaces an existing file.
+    /// Renames the file to its final name, and makes content and name durable. Replaces an existing file. Of a stream,
+    /// only the content is made durable, if it is on a disk.
     ///
     /// # Errors
     /// The I/O error of the file system. If the content could not be made durable, or the file could not be renamed, it is
     /// removed. If only the directory could not be made durable, the file has its final name.
     pub fn commit(self) -> io::Result<()> {
-        self.file.sync_all()?;
-        let path = self.path.clone();
+        use io::ErrorKind::{InvalidInput, ReadOnlyFilesystem};
+        match self.file.sync_all() {
+            // Pipes, sockets and devices such as /dev/null have nothing to flush: fsync(2), EINVAL and EROFS.
+            Err(error) if self.is_stream && matches!(error.kind(), InvalidInput | ReadOnlyFilesystem) => return Ok(()),
+            flushed => flushed?,
+        }
+        if self.is_stream {
+            return Ok(());
+        }
+        let target = self.target.clone();
         self.commit_unsynced()?;
-        sync_directory(parent_directory(&path))
+        sync_directory(parent_directory(&target))
     }
 
     /// Renames the file to its final name. After a crash of the host, the file may be missing or incomplete. For files
@@ -157,7 +226,9 @@ impl AtomicFile {
     /// # Errors
     /// The I/O error of the file system. If the file could not be renamed, it is removed.
     pub fn commit_unsynced(mut self) -> io::Result<()> {
-        fs::rename(&self.temporary_path, &self.path)?;
+        if !self.is_stream {
+            fs::rename(&self.temporary_path, &self.target)?;
+        }
         self.published = true;
         Ok(())
     }
@@ -180,7 +251,7 @@ impl Write for AtomicFile {
 
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if !self.published && !self.keep_on_drop {
+        if !self.published && !self.keep_on_drop && !self.is_stream {
             // Ignore an error here: the failure that caused the drop is already reported.
             let _ = fs::remove_file(&self.temporary_path);
         }
@@ -192,26 +263,20 @@ pub fn temporary_name(path: &Path) -> String {
     format!(".{}.godwit-part", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-fn check_no_directory(path: &Path) -> io::Result<()> {
-    match path.is_dir() {
-        true => Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name")),
-        false => Ok(()),
-    }
-}
-
 /// Checks whether [`AtomicFile::create`] would fail because of the name, without creating a file.
 ///
 /// # Errors
 /// The errors of [`AtomicFile::create`].
 pub fn check_available(path: &Path) -> io::Result<()> {
-    check_no_directory(path)?;
+    OutputTarget::check_file(path)?;
     match is_locked(&path.with_file_name(temporary_name(path))) {
         true => Err(io::Error::new(io::ErrorKind::ResourceBusy, BUSY_MESSAGE)),
         false => Ok(()),
     }
 }
 
-/// Makes a file that another program wrote durable, and renames it to `path`.
+/// Makes a file that another program wrote durable, and renames it to `path`, which it replaces even if it is a link or
+/// a device ([`OutputTarget::resolve`] returns the path of a file).
 ///
 /// # Errors
 /// The I/O error of the file system. If the file could not be renamed, it keeps its name.
@@ -283,6 +348,81 @@ mod tests {
         let expected = Some(io::ErrorKind::IsADirectory);
         assert_eq!(kind(AtomicFile::create(directory.path())), expected);
         assert_eq!(kind(AtomicFile::create_unique(directory.path(), 0o600)), expected);
+    }
+
+    /// Creates a directory with the empty directory `store` and the link `link` to a missing file in it.
+    fn directory_with_link() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, link) = (directory.path().join("store"), directory.path().join("link"));
+        fs::create_dir(&store).unwrap();
+        std::os::unix::fs::symlink("store/file", &link).unwrap();
+        (directory, store, link)
+    }
+
+    #[test]
+    fn a_link_to_a_single_output_stays_and_the_file_that_it_names_is_replaced() {
+        let (directory, store, link) = directory_with_link();
+        for content in ["first", "second"] {
+            let mut file = AtomicFile::create_unique(&link, 0o600).unwrap();
+            assert_eq!(parent_directory(file.temporary_path()), store);
+            assert_eq!(file.path(), link);
+            file.write_all(content.as_bytes()).unwrap();
+            file.commit().unwrap();
+            assert_eq!(fs::read_to_string(store.join("file")).unwrap(), content);
+            assert!(link.is_symlink());
+        }
+        drop(AtomicFile::create_unique(&link, 0o600).unwrap());
+        assert_eq!(names(directory.path()), ["link", "store"]);
+        assert_eq!(names(&store), ["file"]);
+    }
+
+    #[test]
+    fn a_file_of_a_job_replaces_a_link() {
+        let companion: fn(&Path) -> io::Result<AtomicFile> =
+            |path| AtomicFile::create(&path.with_file_name("a"))?.create_companion(path);
+        for create in [AtomicFile::create, AtomicFile::open_resumable, AtomicFile::create_replacing_link, companion] {
+            let (directory, store, link) = directory_with_link();
+            let file = create(&link).unwrap();
+            assert_eq!(file.temporary_path(), directory.path().join(temporary_name(&link)));
+            file.commit().unwrap();
+            assert!(!link.is_symlink() && link.is_file());
+            assert!(names(&store).is_empty());
+        }
+    }
+
+    #[test]
+    fn only_a_directory_is_not_replaced_where_others_may_create_links() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list");
+        for named in ["/dev/null", "/", "list"] {
+            std::os::unix::fs::symlink(named, &path).unwrap();
+            assert!(AtomicFile::create(&path).is_err(), "{named}");
+            AtomicFile::create_replacing_link(&path).unwrap().commit().unwrap();
+            assert!(fs::symlink_metadata(&path).unwrap().is_file(), "{named}");
+            fs::remove_file(&path).unwrap();
+        }
+        let kind = AtomicFile::create_replacing_link(directory.path()).err().map(|error| error.kind());
+        assert_eq!(kind, Some(io::ErrorKind::IsADirectory));
+    }
+
+    #[test]
+    fn a_stream_is_written_directly_or_rejected_and_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let (open, link) = (tempfile::tempfile().unwrap(), directory.path().join("link"));
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&open);
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{descriptor}"), &link).unwrap();
+        let kind = AtomicFile::create(&link).err().map(|error| error.kind());
+        assert_eq!(kind, Some(io::ErrorKind::InvalidInput));
+        assert!(check_available(&link).is_err());
+        let mut file = AtomicFile::create_unique(&link, 0o600).unwrap();
+        file.write_all(b"text").unwrap();
+        file.commit().unwrap();
+        drop(AtomicFile::create_unique(&link, 0o600).unwrap());
+        assert!(link.is_symlink() && open.metadata().unwrap().len() == 4);
+        let mut device = AtomicFile::create_unique(Path::new("/dev/null"), 0o600).unwrap();
+        assert!(device.is_stream);
+        device.write_all(b"text").unwrap();
+        device.commit().unwrap();
     }
 
     #[test]

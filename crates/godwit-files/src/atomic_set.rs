@@ -121,12 +121,12 @@ impl AtomicSet {
             }
         }
         for at in 0..self.files.len() {
-            if let Err(error) = fs::rename(self.files[at].temporary_path(), self.files[at].path()) {
+            if let Err(error) = fs::rename(self.files[at].temporary_path(), self.files[at].target()) {
                 for published in &self.files[..at] {
                     // Ignore an error here: the function returns the error of the failed rename.
                     let _ = match published.keep_on_drop {
-                        true => fs::rename(published.path(), published.temporary_path()),
-                        false => fs::remove_file(published.path()),
+                        true => fs::rename(published.target(), published.temporary_path()),
+                        false => fs::remove_file(published.target()),
                     };
                 }
                 self.directories.iter_mut().for_each(AtomicDirectory::unpublish);
@@ -137,7 +137,7 @@ impl AtomicSet {
         for directory in &self.directories {
             directory.remove_backup().map_err(|error| (directory.path().to_owned(), error))?;
         }
-        let paths = self.files.iter().map(AtomicFile::path).chain(self.directories.iter().map(AtomicDirectory::path));
+        let paths = self.files.iter().map(AtomicFile::target).chain(self.directories.iter().map(AtomicDirectory::path));
         for directory in paths.filter_map(Path::parent).collect::<BTreeSet<_>>() {
             sync_directory(directory).map_err(|error| (directory.to_owned(), error))?;
         }
@@ -195,6 +195,23 @@ mod tests {
         let (path, _) = staged.publish().unwrap_err();
         assert!(path.ends_with("b"));
         assert_eq!(names(directory.path()), ["b"]);
+    }
+
+    #[test]
+    fn a_later_process_replaces_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (out, store) = (directory.path().join("out"), directory.path().join("store"));
+        fs::create_dir(&out).unwrap();
+        fs::create_dir(&store).unwrap();
+        std::os::unix::fs::symlink("../store/a", out.join("a")).unwrap();
+        let mut staged = set_of_two(&out);
+        let prepared = staged.prepare_publishing(&out).unwrap();
+        drop(staged);
+        assert_eq!(names(&out), [".a.godwit-part", ".b.godwit-part", "a"]);
+        finish_publishing(&out, &prepared).unwrap();
+        assert_eq!(names(&out), ["a", "b"]);
+        assert!(names(&store).is_empty());
+        assert!(!out.join("a").is_symlink() && fs::read(out.join("a")).unwrap() == b"one");
     }
 
     #[test]

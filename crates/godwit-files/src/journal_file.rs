@@ -136,11 +136,11 @@ mod tests {
         let mut journal = JournalFile::open(&path).unwrap();
         journal.append(b"one\n").unwrap();
         // A file that is open for reading only fails every write.
-        let writable = std::mem::replace(&mut journal.file.0, File::open(&path).unwrap());
+        let writable = std::mem::replace(&mut *journal.file, File::open(&path).unwrap());
         assert!(journal.append(b"two\n").is_err() && journal.append_durably(b"two\n").is_err());
         assert!(journal.has_torn_end);
         // The bytes of the append that failed are in the file, and the file is writable again.
-        journal.file.0 = writable;
+        *journal.file = writable;
         journal.file.write_all_at(b"tw", 4).unwrap();
         journal.append_durably(b"3\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one\n3\n");

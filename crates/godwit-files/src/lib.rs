@@ -2,6 +2,7 @@
 //!
 //! - [`AtomicFile`]: an output file with a temporary name until it is complete. [`AtomicDirectory`]: the same for a
 //!   directory of files. [`AtomicSet`]: several of them, all or none of which get their final names.
+//! - [`OutputTarget`]: whether an output path names a file to replace, or a device, pipe or socket to write to.
 //! - [`LockedFile`]: an open file that no other process can lock.
 //! - [`JournalFile`]: an append-only file of bytes that only this process writes. [`Journal`]: the same for entries,
 //!   each a line with a checksum.
@@ -18,6 +19,7 @@ mod file_stamp;
 mod journal;
 mod journal_file;
 mod locked_file;
+mod output_target;
 mod paths;
 mod spill;
 
@@ -28,5 +30,6 @@ pub use file_stamp::FileStamp;
 pub use journal::{Journal, JournalEntry, line_checksum};
 pub use journal_file::{BUSY_MESSAGE, JournalFile};
 pub use locked_file::{LockedFile, is_file_at_path, is_locked};
-pub use paths::{is_relative_descendant, parent_directory, set_attributes, sync_directory};
+pub use output_target::{OutputTarget, is_stdout, open_stream};
+pub use paths::{is_relative_descendant, is_same_file, parent_directory, set_attributes, sync_directory};
 pub use spill::{Spill, create_unnamed_file};

@@ -33,7 +33,11 @@ use std::path::Path;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct LockedFile(pub(crate) File);
+pub struct LockedFile {
+    file: File,
+    /// False for a file that this process has not locked.
+    is_locked: bool,
+}
 
 impl LockedFile {
     /// Locks the file that was opened at `path`, without waiting. Between opening and locking, an earlier holder of the
@@ -48,8 +52,14 @@ impl LockedFile {
             TryLockError::WouldBlock => busy(),
             TryLockError::Error(error) => error,
         })?;
-        let locked = Self(file);
+        let locked = Self { file, is_locked: true };
         if is_file_at_path(&locked, path)? { Ok(locked) } else { Err(busy()) }
+    }
+
+    /// Wraps a file that this process has not locked. Dropping the value unlocks nothing: standard output may have a
+    /// lock of the process that passed it.
+    pub(crate) fn without_lock(file: File) -> Self {
+        Self { file, is_locked: false }
     }
 }
 
@@ -57,20 +67,22 @@ impl Deref for LockedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        &self.0
+        &self.file
     }
 }
 
 impl DerefMut for LockedFile {
     fn deref_mut(&mut self) -> &mut File {
-        &mut self.0
+        &mut self.file
     }
 }
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Ignore the error: closing the file follows.
-        let _ = self.0.unlock();
+        if self.is_locked {
+            // Ignore the error: closing the file follows.
+            let _ = self.file.unlock();
+        }
     }
 }
 
@@ -86,4 +98,17 @@ pub fn is_file_at_path(file: &File, path: &Path) -> io::Result<bool> {
 /// Returns whether another process has locked a file.
 pub fn is_locked(path: &Path) -> bool {
     matches!(File::open(path).map(|file| file.try_lock_shared()), Ok(Err(TryLockError::WouldBlock)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_another_owner_stays() {
+        let open = tempfile::NamedTempFile::new().unwrap();
+        open.as_file().lock().unwrap();
+        drop(LockedFile::without_lock(open.as_file().try_clone().unwrap()));
+        assert!(is_locked(open.path()));
+    }
 }

@@ -1,8 +1,8 @@
 //! Directories that contain files, and attributes of both.
 
-use std::fs::{self, File, FileTimes, Permissions};
+use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path};
 use std::time::SystemTime;
 
@@ -44,6 +44,35 @@ pub fn is_relative_descendant(name: &str) -> bool {
     !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// Returns whether two paths name the same existing file or named pipe, also through symbolic or hard links. Directories
+/// are not compared, nor are sockets and devices such as /dev/null, which may be both input and output.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_files::is_same_file;
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// let (file, link) = (directory.path().join("ref.fa"), directory.path().join("link.fa"));
+/// std::fs::write(&file, ">chr1\nACGT\n")?;
+/// std::os::unix::fs::symlink("ref.fa", &link)?;
+/// assert!(is_same_file(&file, &link));
+/// assert!(!is_same_file(&file, &directory.path().join("other.fa")));
+/// # Ok(())
+/// # }
+/// ```
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_kept = |found: &Metadata| found.is_file() || found.file_type().is_fifo();
+    let inspect = |path: &Path| fs::metadata(path).ok().filter(is_kept);
+    let Some((first, second)) = inspect(one).zip(inspect(other)) else { return false };
+    if (first.dev(), first.ino()) == (second.dev(), second.ino()) {
+        return true;
+    }
+    // sshfs and S3 mounts give a file another inode number each time it is looked up.
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// Sets permissions (the lowest nine bits of the mode) and modification time of a file or directory; `None` keeps them.
 ///
 /// # Errors
@@ -57,5 +86,27 @@ pub fn set_attributes(path: &Path, mode: Option<u32>, modified: Option<SystemTim
     match timed {
         Some((file, modified)) => file.set_times(FileTimes::new().set_modified(modified)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_through_links_and_devices_are_not_compared() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("a"), "a").unwrap();
+        fs::write(at("b"), "a").unwrap();
+        fs::hard_link(at("a"), at("hard")).unwrap();
+        std::os::unix::fs::symlink(at("hard"), at("soft")).unwrap();
+        for name in ["a", "./a", "hard", "soft"] {
+            assert!(is_same_file(&at("a"), &at(name)), "{name}");
+        }
+        assert!(!is_same_file(&at("a"), &at("b")) && !is_same_file(&at("a"), &at("missing")));
+        assert!(!is_same_file(&at("missing"), &at("missing")));
+        assert!(!is_same_file(directory.path(), directory.path()));
+        assert!(!is_same_file(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 }

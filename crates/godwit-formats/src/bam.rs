@@ -16,7 +16,7 @@ mod tests;
 
 pub use error::{BamError, DamagedRecordError};
 pub use header::encode_header;
-pub use indexed_reader::{BamFile, IndexedRecords};
+pub use indexed_reader::{BamFile, IndexMismatch, IndexedRecords};
 pub use reader::{Reader, RecordBuffer};
 pub use record_validation::{RecordProblem, check_record};
 

@@ -4,9 +4,10 @@
 //! Flows in: a file whose reads are not aligned, or are aligned but in the order of their names. Flows out: templates,
 //! each of which is one read or a pair with read 1 first. The reads are those that `samtools fastq` 1.16 prints:
 //! secondary and supplementary records are left out, reads on the reverse strand are reverse-complemented, and missing
-//! qualities become 1. FLAG 0x1 of the first record decides whether the file is paired. The records of two mates must
-//! be adjacent, in either order. If samtools would drop a read, print it to another output, or print invalid FASTQ,
-//! this module returns an error that names the record.
+//! qualities become 33 (`B`). FLAG 0x1 of the first record decides whether the file is paired. The records of two mates
+//! must be adjacent, in either order. Reads without bases, which samtools drops, are kept, so that mates stay in step.
+//! If samtools would drop another read, print it to another output, or print invalid FASTQ, this module returns an error
+//! that names the record.
 //!
 //! A file with several read groups is treated as several lanes: [`ReadGroupFilter::OneOf`] selects the reads of one
 //! read group. The alignment and all tags that were not requested are dropped.

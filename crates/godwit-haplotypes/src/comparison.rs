@@ -8,6 +8,7 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use godwit_formats::fasta::FaiRecord;
+use godwit_model::RegionError;
 
 use crate::alleles::Template;
 use crate::comparison_options::{HaplotypeOptions, SampleChoice, ScoreField, Subset};
@@ -93,14 +94,19 @@ pub fn compare_haplotypes(
     }
 }
 
-/// Reads the target regions: a BED file, or regions as text.
+/// Reads the target regions: a BED file, or regions as text. Rejects a region that starts after the end of its contig.
 fn read_regions(text: &str, reference: &Reference) -> Result<Regions, HaplotypeError> {
     let path = Path::new(text);
-    let has_contig = |name: &str| reference.contigs().iter().any(|contig| contig.name == name);
+    let lengths: HashMap<&str, u64> =
+        reference.contigs().iter().map(|contig| (contig.name.as_str(), contig.bases)).collect();
+    let contig_bases = |name: &str| lengths.get(name).copied();
     let regions = match path.exists() {
-        true => Regions::read_bed(path)?,
-        false => Regions::parse(text, has_contig).map_err(|error| HaplotypeError::Options {
-            problem: format!("--regions {text} is not a region ({error}), and no file has this name"),
+        true => Regions::read_target_bed(path, contig_bases)?,
+        false => Regions::parse(text, contig_bases).map_err(|error| HaplotypeError::Options {
+            problem: match error {
+                RegionError::AfterContigEnd { .. } => format!("--regions: {error}"),
+                _ => format!("--regions {text} is not a region ({error}), and no file has this name"),
+            },
         })?,
     };
     check_regions(&regions, text, reference)?;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use godwit_formats::intervals::read_bed;
+use godwit_formats::intervals::{BedInterval, IntervalError, read_bed};
+use godwit_formats::text_lines::TextLineError;
 use godwit_model::{Region, RegionError};
 
 use crate::error::HaplotypeError;
@@ -18,24 +19,52 @@ impl Regions {
     /// Reads a BED file.
     pub(crate) fn read_bed(path: &Path) -> Result<Self, HaplotypeError> {
         let mut regions = Self::default();
-        for interval in read_bed(path)? {
-            let limit = |position: u32| i32::try_from(position).unwrap_or(i32::MAX);
-            regions.add(&interval.contig, limit(interval.start), limit(interval.end));
+        for BedInterval { contig, start, end, .. } in read_bed(path)? {
+            regions.add_region(&Region { contig, start, end });
         }
         Ok(regions.merge())
     }
 
-    /// Parses a list of regions such as `chr20:1001-2000,chrX`, whose contigs are those of the reference.
+    /// Reads a BED file of target regions. `contig_bases` returns the length of a contig of the reference, and `None` for
+    /// other contigs.
     ///
     /// # Errors
-    /// [`RegionError`] if the text is not a region, or a contig does not exist.
-    pub(crate) fn parse(text: &str, has_contig: impl Fn(&str) -> bool) -> Result<Self, RegionError> {
+    /// [`HaplotypeError::Bed`] if the file is invalid, or a region starts after the end of its contig.
+    pub(crate) fn read_target_bed(
+        path: &Path,
+        contig_bases: impl Fn(&str) -> Option<u64>,
+    ) -> Result<Self, HaplotypeError> {
         let mut regions = Self::default();
-        for region in Region::parse_list(text, |contig| Some(has_contig(contig)))? {
-            let limit = |position: u32| i32::try_from(position).unwrap_or(i32::MAX);
-            regions.add(&region.contig, limit(region.start), limit(region.end));
+        for BedInterval { contig, start, end, line } in read_bed(path)? {
+            let region = Region { contig, start, end };
+            let checked = contig_bases(&region.contig).map_or(Ok(()), |bases| region.check_start(bases));
+            if let Err(error) = checked {
+                let error = TextLineError::Line { path: path.to_owned(), line, problem: error.to_string() };
+                return Err(IntervalError::from(error).into());
+            }
+            regions.add_region(&region);
         }
         Ok(regions.merge())
+    }
+
+    /// Parses a list of regions such as `chr20:1001-2000,chrX`, whose contigs are those of the reference. `contig_bases`
+    /// returns the length of a contig of the reference, and `None` for other contigs.
+    ///
+    /// # Errors
+    /// [`RegionError`] if the text is not a region, a contig does not exist, or a region starts after the end of its
+    /// contig.
+    pub(crate) fn parse(text: &str, contig_bases: impl Fn(&str) -> Option<u64>) -> Result<Self, RegionError> {
+        let mut regions = Self::default();
+        for region in Region::parse_list(text, |contig| Some(contig_bases(contig).is_some()))? {
+            region.check_start(contig_bases(&region.contig).unwrap_or_default())?;
+            regions.add_region(&region);
+        }
+        Ok(regions.merge())
+    }
+
+    fn add_region(&mut self, region: &Region) {
+        let limit = |position: u32| i32::try_from(position).unwrap_or(i32::MAX);
+        self.add(&region.contig, limit(region.start), limit(region.end));
     }
 
     fn add(&mut self, contig: &str, start: i32, end: i32) {

@@ -16,6 +16,24 @@ pub struct Contig {
     pub alternate: bool,
 }
 
+impl Contig {
+    /// Returns whether SAM and BAM permit the name of a contig (SAMv1 §1.2.1, 2023-05-24). Names of HLA alleles, with `*`
+    /// and `:` inside, are permitted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::Contig;
+    ///
+    /// assert!(Contig::is_valid_name("HLA-A*01:01:01:01"));
+    /// assert!(!Contig::is_valid_name("*") && !Contig::is_valid_name("scaffold,1"));
+    /// ```
+    pub fn is_valid_name(name: &str) -> bool {
+        let is_permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&*+./:;=?@^_|~-".contains(&byte);
+        !name.is_empty() && !name.starts_with(['*', '=']) && name.bytes().all(is_permitted)
+    }
+}
+
 /// The contigs of a reference, in `@SQ` order, with unique names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Genome {

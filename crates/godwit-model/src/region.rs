@@ -57,6 +57,16 @@ pub enum RegionError {
         /// The text of the list.
         text: String,
     },
+    /// The region starts after the end of its contig.
+    #[error("{region} starts after the end of contig {contig}, which has {bases} bases")]
+    AfterContigEnd {
+        /// Text of the region.
+        region: String,
+        /// Name of the contig.
+        contig: String,
+        /// Number of bases of the contig.
+        bases: u64,
+    },
 }
 
 /// Returns a suffix for the error message that mentions the whole text as a second contig name that does not exist;
@@ -162,6 +172,30 @@ impl Region {
             (None, known) if known == Some(false) || !is_range_syntax(range) => Ok(whole),
             _ => parse_range(range).map(|range| of(contig, range)).map_err(syntax),
         }
+    }
+
+    /// Checks that the region does not start after the end of its contig, which has `contig_bases` bases. An empty region
+    /// may be anywhere.
+    ///
+    /// # Errors
+    /// [`RegionError::AfterContigEnd`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use godwit_model::Region;
+    ///
+    /// let region = Region { contig: "chr20".to_owned(), start: 1999, end: 3000 };
+    /// assert!(region.check_start(2000).is_ok());
+    /// let error = region.check_start(1000).unwrap_err().to_string();
+    /// assert_eq!(error, "chr20:2000-3000 starts after the end of contig chr20, which has 1000 bases");
+    /// ```
+    pub fn check_start(&self, contig_bases: u64) -> Result<(), RegionError> {
+        if self.start >= self.end || u64::from(self.start) < contig_bases {
+            return Ok(());
+        }
+        let (region, contig) = (self.to_string(), self.contig.clone());
+        Err(RegionError::AfterContigEnd { region, contig, bases: contig_bases })
     }
 
     /// Parses a list of regions: one region, or several regions separated by commas as in `bcftools --regions`. Commas

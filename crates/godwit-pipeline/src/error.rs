@@ -138,6 +138,8 @@ pub enum PipelineError {
         worker: String,
         /// The error of the last attempt, with the command line and the last lines of its standard error.
         message: String,
+        /// The kind of the error of the last attempt ([`PipelineError::kind_of_item_failure`]).
+        kind: ErrorKind,
     },
     /// The output of a variant caller for one region cannot be merged with the other regions.
     #[error("the output for {region} {problem}")]
@@ -353,6 +355,9 @@ pub(crate) fn with_file(action: &'static str, path: &Path) -> impl FnOnce(io::Er
 fn failed_samples_message(failed: &[(String, String)], of: usize) -> String {
     let reasons: Vec<String> = failed.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
     let (count, reasons) = (failed.len(), reasons.join("; "));
+    if of == 1 {
+        return format!("1 of 1 sample failed: {reasons}; correct the cause and add --resume to the same command");
+    }
     format!(
         "{count} of {of} samples failed: {reasons}; all other samples are finished: correct the causes and add \
          --resume to the same command"
@@ -466,8 +471,7 @@ impl PipelineError {
                 EngineError::Usage { .. } | EngineError::Arguments { .. } => ErrorKind::Usage,
                 EngineError::Reference { source, .. } if is_system_failure(source) => ErrorKind::Machine,
                 EngineError::WrongIndex { .. } | EngineError::Reference { .. } => ErrorKind::Input,
-                _ if is_disk_full(error) => ErrorKind::Machine,
-                _ => ErrorKind::Engine,
+                error => Self::kind_of_item_failure(error),
             },
             Self::PythonStep(error) => error.kind(),
             Self::Connection(_) | Self::NoWorkers { .. } => ErrorKind::Remote,
@@ -477,14 +481,20 @@ impl PipelineError {
                 }
                 _ => ErrorKind::Machine,
             },
-            Self::Worker { kind, .. } | Self::Transfer { kind, .. } => *kind,
-            Self::RegionFailed { source, .. } if is_disk_full(source) => ErrorKind::Machine,
-            Self::TrimmedReadCount { .. }
-            | Self::RegionFailed { .. }
-            | Self::RegionFailedOnWorker { .. }
-            | Self::CallerOutput { .. } => ErrorKind::Engine,
+            Self::Worker { kind, .. } | Self::Transfer { kind, .. } | Self::RegionFailedOnWorker { kind, .. } => *kind,
+            Self::RegionFailed { source, .. } => Self::kind_of_item_failure(source),
+            Self::TrimmedReadCount { .. } | Self::CallerOutput { .. } => ErrorKind::Engine,
             Self::CountMismatch { .. } => ErrorKind::Bug,
             Self::Interrupted | Self::InterruptedResumable { .. } => ErrorKind::Interrupted,
+        }
+    }
+
+    /// Returns the kind of the failure of a program on one region or on one slice of the records.
+    pub fn kind_of_item_failure(error: &EngineError) -> ErrorKind {
+        match error {
+            _ if is_disk_full(error) => ErrorKind::Machine,
+            EngineError::UnreadableInput(_) => ErrorKind::Input,
+            _ => ErrorKind::Engine,
         }
     }
 

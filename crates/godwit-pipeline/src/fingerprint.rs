@@ -138,6 +138,19 @@ impl FingerprintKey<'_> {
     }
 }
 
+/// Returns the verbs for the name of a fingerprint entry in messages: `was` and `is`, or `were` and `are`.
+pub(crate) fn verb_forms(name: &str) -> (&'static str, &'static str) {
+    let plurals = [
+        FingerprintKey::ReadGroups,
+        FingerprintKey::Reads,
+        FingerprintKey::RecalibrationOptions,
+        FingerprintKey::Variants,
+        FingerprintKey::HardFilters,
+        FingerprintKey::FiltersUsed,
+    ];
+    if plurals.into_iter().any(|key| key.name() == name) { ("were", "are") } else { ("was", "is") }
+}
+
 /// Returns the fingerprint entries as one text, in the given order.
 pub(crate) fn entries_text(entries: &[FingerprintEntry]) -> String {
     let text =
@@ -210,6 +223,10 @@ mod tests {
             assert!(key.is_of(&entry));
         }
         assert!(!FingerprintKey::Reads.is_of(&FingerprintKey::ReadsIndex.entry(String::new())));
+        assert_eq!(
+            [verb_forms("the read groups"), verb_forms("the index of the reads")],
+            [("were", "are"), ("was", "is")]
+        );
     }
 
     #[test]

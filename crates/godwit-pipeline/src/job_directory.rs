@@ -39,7 +39,7 @@ use leftovers::{remove_leftovers, remove_temporary_files};
 use parking_lot::Mutex;
 
 use crate::error::PipelineError;
-use crate::fingerprint::{blocks_text, entries_text};
+use crate::fingerprint::{blocks_text, entries_text, verb_forms};
 use crate::journal::{
     AlignJournalEntry, BlockEntry, ClusterRun, DATA_DIRECTORY_PREFIX, FingerprintEntry, PartitionEntry,
 };
@@ -541,7 +541,10 @@ pub fn check_fingerprint(
     }
     let differences: Vec<String> = names
         .iter()
-        .map(|name| format!("{name} was {} in the stopped job, but is {} now", value(before, name), value(now, name)))
+        .map(|name| {
+            let (was, is) = verb_forms(name);
+            format!("{name} {was} {} in the stopped job, but {is} {} now", value(before, name), value(now, name))
+        })
         .collect();
     let problem = format!(
         "cannot resume the job in {}: {}; use the original options, or start over without --resume",

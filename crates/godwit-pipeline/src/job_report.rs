@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use godwit_files::AtomicSet;
+use godwit_files::{AtomicSet, is_same_file};
 use serde::Serialize;
 
 use crate::error::PipelineError;
@@ -338,7 +338,18 @@ pub fn check_distinct_files(inputs: &[InputFile], outputs: &[PathBuf]) -> Result
             return Err(PipelineError::Options { problem });
         }
     }
-    match outputs.iter().find_map(|output| seen.get(&identity(output)?)) {
+    check_inputs_remain(inputs.iter().map(|input| input.path.as_path()), outputs)
+}
+
+/// Rejects a job that would overwrite one of its inputs, also through a symbolic or hard link.
+///
+/// # Errors
+/// [`PipelineError::Options`] if an output is the same file as an input.
+pub fn check_inputs_remain<'p>(
+    inputs: impl IntoIterator<Item = &'p Path>,
+    outputs: &[PathBuf],
+) -> Result<(), PipelineError> {
+    match inputs.into_iter().find(|input| outputs.iter().any(|output| is_same_file(input, output))) {
         Some(input) => Err(PipelineError::Options {
             problem: format!("the output would replace the input {}; choose another name", input.display()),
         }),

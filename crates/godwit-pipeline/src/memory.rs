@@ -16,7 +16,7 @@ pub(crate) const DEFAULT_MARKDUP_BYTES: u64 = 8 << 30;
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "--memory {} is too small for {needed_for}: the minimum is {}; raise --memory or lower {option_to_lower}",
-    format_mebibytes(*.limit_bytes), format_mebibytes(*.minimum_bytes)
+    format_limit(*.limit_bytes), format_mebibytes(*.minimum_bytes)
 )]
 pub struct MemoryTooSmall {
     /// The memory limit that was requested, bytes.
@@ -108,6 +108,15 @@ fn format_mebibytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1 << 20))
 }
 
+/// Formats a limit exactly, in MiB, KiB or bytes.
+fn format_limit(bytes: u64) -> String {
+    let units = [("M", 20), ("K", 10)];
+    match units.into_iter().find(|(_, shift)| bytes.trailing_zeros() >= *shift) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +124,12 @@ mod tests {
     #[test]
     fn a_limit_below_the_minimum_names_it() {
         let error = MemoryPlan::for_align(Some(128 << 20), 100_000_000).unwrap_err();
-        assert!(error.to_string().contains("the minimum is 446M"), "{error}");
+        let message = error.to_string();
+        assert!(message.starts_with("--memory 128M is") && message.contains("the minimum is 446M"), "{message}");
+        for (limit, shown) in [(1 << 10, "--memory 1K is"), (1000, "--memory 1000 is"), (1 << 21, "--memory 2M is")] {
+            let message = MemoryPlan::for_align(Some(limit), 100_000_000).unwrap_err().to_string();
+            assert!(message.starts_with(shown), "{message}");
+        }
         assert!(MemoryPlan::for_align(Some(error.minimum_bytes), 100_000_000).is_ok());
     }
 

@@ -2,8 +2,8 @@
 //!
 //! With a manifest, every byte is verified by checksums, and records are counted in each segment, on all threads.
 //! Without a manifest, a BAM is read completely: BGZF blocks, end-of-file marker, all records, the sort order that the
-//! header states, and the index. This does not detect a file that was cut between blocks and given an end-of-file
-//! marker, unless its index contains record counts.
+//! header states, and the index: its record counts, and the offsets of the records of each contig. This does not detect
+//! a file that was cut between blocks and given an end-of-file marker, unless it has an index.
 
 mod bam_structure;
 mod segments;
@@ -62,8 +62,8 @@ pub enum VerifyOutcome {
 ///
 /// # Errors
 /// [`PipelineError::Missing`] if `path` does not exist or is a directory without files to verify.
-/// [`PipelineError::File`] if a single file cannot be read. [`PipelineError::Options`] if a file has no manifest and is
-/// not a BAM.
+/// [`PipelineError::File`] if a single file cannot be read. [`PipelineError::Options`] if a file has no manifest, is not
+/// a BAM, and is not named like one.
 pub fn verify(path: &Path, threads: usize, cancelled: &AtomicBool) -> Result<Vec<FileCheck>, PipelineError> {
     let found = fs::metadata(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound if path.symlink_metadata().is_err() => missing_file_error(path),

@@ -127,24 +127,51 @@ impl CopyStatement {
     }
 }
 
+/// Returns the names in a statement that may be datasets: tables, and the text arguments of table functions. Returns
+/// none for a statement that cannot be parsed; the SQL engine rejects it.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_query::statement_tables;
+///
+/// let sql = "SELECT r.name FROM reads('S.bam') r JOIN \"genes.bed\" g ON r.contig = g.contig";
+/// assert_eq!(statement_tables(sql), ["S.bam", "genes.bed"]);
+/// ```
+pub fn statement_tables(sql: &str) -> Vec<String> {
+    let parser = Parser::new(&GenericDialect {}).with_recursion_limit(MAX_NESTING);
+    let statements = parser.try_with_sql(sql).and_then(|mut parser| parser.parse_statements());
+    let mut names = TableNames::default();
+    // The visitor never breaks, so its result is not needed.
+    let _ = statements.unwrap_or_default().visit(&mut names);
+    names.0
+}
+
 fn invalid(problem: impl Into<String>) -> StatementError {
     Status::invalid_argument(problem.into()).into()
 }
 
-/// Returns the name of a table without a catalog or schema, which may be a dataset.
+/// Returns the name of a table, which may be a dataset, without its catalog and schema.
 fn dataset_name(name: &ast::ObjectName) -> Option<String> {
-    match &name.0[..] {
-        [ast::ObjectNamePart::Identifier(table)] => Some(table.value.clone()),
+    match name.0.last() {
+        Some(ast::ObjectNamePart::Identifier(table)) => Some(table.value.clone()),
         _ => None,
     }
 }
 
-/// Collects the names of tables, and the text arguments of table functions.
+/// Collects the names of tables, also of `DESCRIBE`, and the text arguments of table functions.
 #[derive(Default)]
 struct TableNames(Vec<String>);
 
 impl Visitor for TableNames {
     type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &ast::Statement) -> ControlFlow<()> {
+        if let ast::Statement::ExplainTable { table_name, .. } = statement {
+            self.0.extend(dataset_name(table_name));
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
         if let ast::TableFactor::Table { name, args, .. } = factor {
@@ -175,6 +202,15 @@ mod tests {
         assert_eq!(copy.format, RecordFormat::Bed);
         let table = CopyStatement::parse("COPY \"S.bam\" TO 'x.bam'").unwrap().unwrap();
         assert_eq!((table.query.as_str(), &table.tables[..]), ("SELECT * FROM \"S.bam\"", &["S.bam".to_owned()][..]));
+    }
+
+    #[test]
+    fn the_tables_of_other_statements_are_found() {
+        assert_eq!(statement_tables("SELECT * FROM 's.vcf' WHERE region('1:1-100')"), ["s.vcf"]);
+        assert_eq!(statement_tables("SELECT count(*) FROM variants('*.vcf.gz') LIMIT 1"), ["*.vcf.gz"]);
+        assert_eq!(statement_tables("SELECT * FROM godwit.datasets.\"s.vcf\""), ["s.vcf"]);
+        assert_eq!(statement_tables("DESCRIBE \"s.vcf\""), ["s.vcf"]);
+        assert!(statement_tables("SELEC * FROM a").is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod statement_parameters;
 mod statement_request;
 mod unfinished_jobs;
 
-pub use copy_statement::{CopyStatement, RecordFormat};
+pub use copy_statement::{CopyStatement, RecordFormat, statement_tables};
 pub use dataset_lookup::find_dataset;
 pub use direct_scan::REGION_FUNCTION;
 pub use error::StatementError;

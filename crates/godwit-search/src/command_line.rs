@@ -3,9 +3,12 @@
 
 mod alias_search;
 mod diamond;
+mod input_files;
 mod mmseqs;
 
 use std::path::PathBuf;
+
+use godwit_files::is_stdout;
 
 use crate::SearchError;
 use crate::tool_search::ToolSearch;
@@ -187,7 +190,7 @@ impl SearchCommand {
         let missing = || self.options_error(format!("-{name} has no value"));
         let value = inline.map_or_else(|| rest.next().cloned().ok_or_else(missing), Ok)?;
         match name {
-            "out" => self.output_path = Some(value).filter(|out| out != "-").map(PathBuf::from),
+            "out" => self.output_path = output_file_path(&value),
             "query" => self.query_path = Some(value).filter(|query| query != "-").map(PathBuf::from),
             "subject" if value == "-" => {
                 let problem = "every worker reads the subjects; write them to a file";
@@ -228,6 +231,11 @@ impl SearchCommand {
     fn options_error(&self, message: String) -> SearchError {
         SearchError::Options { program: self.program.name(), message }
     }
+}
+
+/// Returns the path of an output file; `None` for a name of standard output.
+fn output_file_path(name: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(name)).filter(|path| !is_stdout(path))
 }
 
 /// A rejected option, and the reason with the alternative.
@@ -272,6 +280,15 @@ mod tests {
         let command = parse("/usr/bin/blastp -query - -out - -db nr").unwrap();
         assert_eq!((command.query_path, command.output_path), (None, None));
         assert_eq!(command.words[0], "blastp");
+        for line in [
+            "blastn -query q.fa -db nt -out /dev/stdout",
+            "diamond blastp -q q.fa -d d -o /dev/stdout",
+            "mmseqs easy-search q t /dev/stdout tmp",
+            "blastn -query q.fa -db nt -out=/dev/fd/1",
+            "mmseqs easy-search q t - tmp",
+        ] {
+            assert_eq!(parse(line).unwrap().output_path, None, "{line}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod cluster_messages;
 mod cluster_search;
 mod cluster_worker;
 mod command_line;
+mod database_files;
 mod database_ranges;
 mod database_volumes;
 mod error;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
-use godwit_files::{AtomicFile, rename_durably};
+use godwit_files::{AtomicFile, OutputTarget, open_stream, rename_durably};
 use godwit_process::TemporaryItem;
 use tempfile::NamedTempFile;
 
@@ -21,30 +21,29 @@ pub(crate) fn write_at(path: &Path, bytes: &[u8], offset: u64) -> Result<(), Sea
     written.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })
 }
 
-/// Rejects an output path that is a directory.
-pub(crate) fn reject_directory(place: &Path) -> Result<(), SearchError> {
-    if !place.is_dir() {
-        return Ok(());
-    }
-    let source = std::io::Error::from(std::io::ErrorKind::IsADirectory);
-    Err(SearchError::File { action: "write", path: place.to_owned(), source })
+/// Returns the place of the output. Rejects a path that is a directory.
+pub(crate) fn resolve_output(out: &Path) -> Result<OutputTarget, SearchError> {
+    OutputTarget::resolve(out).map_err(|source| SearchError::File { action: "write", path: out.to_owned(), source })
 }
 
 /// The file to which the workers write reports, until it is complete.
 pub(crate) enum OutputFile {
     /// A file of the checkpoint directory, which stays there if the search stops.
     Checkpoint { temporary_path: PathBuf, final_path: PathBuf },
-    /// A temporary file whose content is copied to standard output at the end. Dropping this value removes the file.
-    Stdout(TemporaryItem<NamedTempFile>),
+    /// A temporary file whose content is copied at the end to a device, pipe or socket, or to standard output without
+    /// `stream_path`. Dropping this value removes the file.
+    Stream { file: TemporaryItem<NamedTempFile>, stream_path: Option<PathBuf> },
 }
 
 impl OutputFile {
-    /// Creates a temporary file in `scratch`. Its path is absolute, because workers use it.
-    pub(crate) fn create_for_stdout(scratch: &Path) -> Result<Self, SearchError> {
+    /// Creates a temporary file in `scratch`. Its path is absolute, because workers use it. `stream_path` is the path of
+    /// the device, pipe or socket to write to; `None` for standard output.
+    pub(crate) fn create_for_stream(scratch: &Path, stream_path: Option<&Path>) -> Result<Self, SearchError> {
         let create =
             || tempfile::Builder::new().prefix(".search.").suffix(".godwit").tempfile_in(scratch.canonicalize()?);
         let failed = |source| SearchError::File { action: "write", path: scratch.to_owned(), source };
-        TemporaryItem::create(create).map(Self::Stdout).map_err(failed)
+        let file = TemporaryItem::create(create).map_err(failed)?;
+        Ok(Self::Stream { file, stream_path: stream_path.map(Path::to_owned) })
     }
 
     /// Uses an existing file of a checkpoint directory, which will be renamed to `final_path`.
@@ -56,7 +55,7 @@ impl OutputFile {
     pub(crate) fn temporary_path(&self) -> &Path {
         match self {
             Self::Checkpoint { temporary_path, .. } => temporary_path,
-            Self::Stdout(file) => file.path(),
+            Self::Stream { file, .. } => file.path(),
         }
     }
 
@@ -96,7 +95,7 @@ impl OutputFile {
         File::open(self.temporary_path()).and_then(|file| file.sync_all()).map_err(|source| self.write_error(source))
     }
 
-    /// Renames the file to its final name, or copies it to standard output. Fails if its size is not `bytes`.
+    /// Renames the file to its final name, or copies it to the stream. Fails if its size is not `bytes`.
     pub(crate) fn commit(self, bytes: u64) -> Result<(), SearchError> {
         let mut file = File::open(self.temporary_path()).map_err(|source| self.write_error(source))?;
         let found = file.metadata().map_err(|source| self.write_error(source))?.len();
@@ -108,18 +107,24 @@ impl OutputFile {
             Self::Checkpoint { temporary_path, final_path } => {
                 rename_durably(temporary_path, final_path).map_err(|source| self.write_error(source))
             }
-            Self::Stdout(_) => match std::io::copy(&mut file, &mut std::io::stdout()) {
-                // If the process that reads standard output exits early, the search has not failed.
-                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(self.write_error(error)),
-                _ => Ok(()),
-            },
+            Self::Stream { stream_path, .. } => {
+                let copied = match stream_path {
+                    Some(path) => open_stream(path).and_then(|mut stream| std::io::copy(&mut file, &mut stream)),
+                    None => std::io::copy(&mut file, &mut std::io::stdout()),
+                };
+                match copied {
+                    // If the process that reads the output exits early, the search has not failed.
+                    Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(self.write_error(error)),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 
     fn write_error(&self, source: std::io::Error) -> SearchError {
         let path = match self {
-            Self::Checkpoint { final_path, .. } => final_path,
-            Self::Stdout(file) => file.path(),
+            Self::Checkpoint { final_path, .. } => final_path.as_path(),
+            Self::Stream { file, stream_path } => stream_path.as_deref().unwrap_or_else(|| file.path()),
         };
         SearchError::File { action: "write", path: path.to_owned(), source }
     }

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use godwit_files::FileStamp;
+use godwit_files::{FileStamp, OutputTarget};
 
 use self::search_identity::{first_changed_file, search_identity, subject_file_stamps};
 use crate::database_ranges::DatabaseRanges;
 use crate::database_volumes::DatabaseVolumes;
 use crate::hits::{self, HitsFile, RowLog};
-use crate::output_file::{OutputFile, reject_directory};
+use crate::output_file::{OutputFile, resolve_output};
 use crate::output_offsets::OutputOffsets;
 use crate::search_checkpoint::{
     CheckpointEntry, FileExtent, ResumeState, SearchCheckpoint, SearchIdentity, SearchPartition,
@@ -269,13 +269,14 @@ impl<'a> Search<'a> {
     /// Creates the output file and the log of hit rows, or opens those of the search that is resumed.
     fn open_output_files(&mut self) -> Result<OutputFile, SearchError> {
         let options = self.options;
-        let output_file = match &options.command.output_path {
-            None => OutputFile::create_for_stdout(&options.scratch_directory)?,
-            Some(out) => {
-                reject_directory(out)?;
-                let (journal, finished) = SearchCheckpoint::open(out, options.resume, &self.identity, &self.partition)?;
+        let out = options.command.output_path.as_deref();
+        let output_file = match out.map(resolve_output).transpose()? {
+            None | Some(OutputTarget::Stream) => OutputFile::create_for_stream(&options.scratch_directory, out)?,
+            Some(OutputTarget::File(out)) => {
+                let (journal, finished) =
+                    SearchCheckpoint::open(&out, options.resume, &self.identity, &self.partition)?;
                 self.resume_state = finished;
-                OutputFile::open_checkpoint(self.checkpoint.insert(journal).file_path("output"), out)
+                OutputFile::open_checkpoint(self.checkpoint.insert(journal).file_path("output"), &out)
             }
         };
         if let Some(path) = &options.hits_path {
@@ -454,7 +455,10 @@ fn max_range_bytes(cache_bytes: u64) -> u64 {
 
 /// Returns the partition of the stopped search with the same output; `None` if there is no checkpoint.
 fn read_stopped_partition(options: &SearchOptions) -> Option<SearchPartition> {
-    options.command.output_path.as_deref().and_then(SearchCheckpoint::read_partition)
+    match resolve_output(options.command.output_path.as_deref()?).ok()? {
+        OutputTarget::File(out) => SearchCheckpoint::read_partition(&out),
+        OutputTarget::Stream => None,
+    }
 }
 
 /// Returns the number of ranges of the database to request from the workers; for DIAMOND and MMseqs2, the number of pieces

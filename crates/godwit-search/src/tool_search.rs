@@ -18,6 +18,7 @@ use godwit_engines::EngineError;
 use godwit_engines::searcher::{blast, diamond as diamond_program, mmseqs as mmseqs_program};
 use serde::{Deserialize, Serialize};
 
+use crate::database_files::files_with_stem;
 use crate::worker_protocol::FailureKind;
 
 pub(crate) use alias::{DEFAULT_MAX_SUBJECTS, RangeTables, merge_tables};
@@ -154,7 +155,7 @@ impl ToolSearch {
     pub(crate) fn database_files(&self, named: &Path) -> Vec<PathBuf> {
         let endings: &[&str] = match self.tool {
             SearchTool::Diamond => &["", ".dmnd"],
-            SearchTool::Blast => &[".pin", ".psq", ".phr", ".pal", ".nin", ".nsq", ".nhr", ".nal"],
+            SearchTool::Blast => return files_with_stem(named),
             SearchTool::Mmseqs => &["", ".index", ".dbtype", "_h", "_h.index"],
         };
         let with = |ending: &&str| {

@@ -383,7 +383,8 @@ fn part_name(parts: usize, staging_directory: &StagingDirectory, target: &PutTar
 
 /// Replaces the list of the parts of a dataset atomically. The caller must sync the directory afterwards.
 fn replace_part_list(directory: &Path, names: &[String]) -> io::Result<()> {
-    let mut list = AtomicFile::create(&directory.join(PART_LIST_NAME))?;
+    // Clients of NFS may create links here, which must not select a file to replace.
+    let mut list = AtomicFile::create_replacing_link(&directory.join(PART_LIST_NAME))?;
     list.file().set_permissions(Permissions::from_mode(0o600))?;
     list.write_all((names.join("\n") + "\n").as_bytes())?;
     list.file().sync_all()?;
@@ -402,6 +403,16 @@ mod tests {
 
     fn file_count(directory: &Path) -> usize {
         fs::read_dir(directory).unwrap().count()
+    }
+
+    #[test]
+    fn a_link_with_the_name_of_the_part_list_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let list = directory.path().join(PART_LIST_NAME);
+        std::os::unix::fs::symlink("/dev/null", &list).unwrap();
+        replace_part_list(directory.path(), &["part".to_owned()]).unwrap();
+        assert_eq!(fs::read_to_string(&list).unwrap(), "part\n");
+        assert!(!list.is_symlink());
     }
 
     #[test]

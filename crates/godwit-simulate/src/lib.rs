@@ -43,7 +43,7 @@ pub use assembly::{Assembly, ContigOptions, GenomeOptions, write_genome};
 pub use assembly_contig::AssemblyContig;
 pub use quality::QualityProfile;
 pub use read_options::ReadOptions;
-pub use read_pairs::{SimulatedReadFiles, write_reads};
+pub use read_pairs::{SimulatedReadFiles, read_file_paths, write_reads};
 pub use sample::{Sample, SampleOptions, Variant};
 pub use template::DuplicateKind;
 

@@ -77,6 +77,48 @@ pub struct SimulatedReadFiles {
     pub optical_duplicates: u64,
 }
 
+/// Returns the paths of the files that [`write_reads`] writes: the table of templates, and the FASTQ files of each lane.
+///
+/// # Errors
+/// [`SimulateError::Option`] if an option is out of range.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use godwit_simulate::{ReadOptions, read_file_paths};
+///
+/// # fn main() -> Result<(), godwit_simulate::SimulateError> {
+/// let options = ReadOptions { lanes: 1, gzip: false, ..ReadOptions::default() };
+/// let paths = read_file_paths(&options, Path::new("demo"))?;
+/// assert!(paths.iter().map(|path| path.display().to_string()).eq([
+///     "demo.truth.tsv",
+///     "demo_L001_R1.fastq",
+///     "demo_L001_R2.fastq",
+/// ]));
+/// # Ok(())
+/// # }
+/// ```
+pub fn read_file_paths(options: &ReadOptions, prefix: &Path) -> Result<Vec<PathBuf>, SimulateError> {
+    check_options(options)?;
+    let reads = (1..=options.lanes).flat_map(|lane| [1, 2].map(|read| fastq_path(options, prefix, lane, read)));
+    Ok(std::iter::once(with_suffix(prefix, ".truth.tsv")).chain(reads).collect())
+}
+
+/// Returns the path of the FASTQ file of a lane with the first or second reads of the pairs; `read` is 1 or 2.
+fn fastq_path(options: &ReadOptions, prefix: &Path, lane: u32, read: u32) -> PathBuf {
+    let extension = if options.gzip { "fastq.gz" } else { "fastq" };
+    with_suffix(prefix, &format!("_L{lane:03}_R{read}.{extension}"))
+}
+
+/// Appends a suffix to the last component of a path.
+fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
 /// Sequences a sample: writes the FASTQ files and the table of templates. The module documentation describes the names
 /// of the files.
 ///
@@ -90,17 +132,10 @@ pub fn write_reads(
     prefix: &Path,
 ) -> Result<SimulatedReadFiles, SimulateError> {
     check_options(options)?;
-    let named = |suffix: String| {
-        let mut path = prefix.as_os_str().to_owned();
-        path.push(suffix);
-        PathBuf::from(path)
-    };
-    let extension = if options.gzip { "fastq.gz" } else { "fastq" };
-    let open =
-        |lane: u32, read: u32| AtomicTextFile::create(&named(format!("_L{lane:03}_R{read}.{extension}")), options.gzip);
+    let open = |lane: u32, read: u32| AtomicTextFile::create(&fastq_path(options, prefix, lane, read), options.gzip);
     let mut lanes =
         (1..=options.lanes).map(|lane| Ok([open(lane, 1)?, open(lane, 2)?])).collect::<Result<Vec<_>, _>>()?;
-    let mut truth = AtomicTextFile::create(&named(".truth.tsv".to_owned()), false)?;
+    let mut truth = AtomicTextFile::create(&with_suffix(prefix, ".truth.tsv"), false)?;
     truth.text.extend_from_slice(b"name\tcontig\tposition_1based\tduplicate\tfirst\tkind\n");
 
     let templates = Templates::new(assembly, sample, options);

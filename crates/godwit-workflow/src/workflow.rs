@@ -32,7 +32,7 @@ use godwit_engines::variant_filter::TrainingResource;
 use godwit_files::check_available;
 use godwit_model::ErrorKind;
 use godwit_model::{PloidyTable, message_with_causes};
-use godwit_pipeline::job_report::{JobReport, format_utc};
+use godwit_pipeline::job_report::{JobReport, check_inputs_remain, format_utc};
 use godwit_pipeline::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use godwit_pipeline::reduce::Format;
 use godwit_pipeline::scanned_reference::ScannedReference;
@@ -50,6 +50,10 @@ pub use storage_monitor::{StorageMonitor, StoragePoolMember, StorageSnapshot};
 
 /// Options with which HaplotypeCaller writes a GVCF for joint genotyping.
 const GVCF_ARGUMENTS: &str = "-ERC GVCF";
+/// Name of the VCF of all samples in the output directory, for the workflow with joint genotyping.
+const JOINT_VCF: &str = "joint.vcf.gz";
+/// Name of the filtered VCF of all samples in the output directory.
+const FILTERED_VCF: &str = "joint.filtered.vcf.gz";
 
 /// The sequence of steps for each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,6 +186,7 @@ fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineE
     let samples = read_sample_sheet(&options.sample_sheet, options.ploidy.as_ref(), reference)?;
     remote_files::check_addresses(options, &samples)?;
     check_options(options)?;
+    check_replaced_inputs(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
     host_resources::check_writable(&options.out).map_err(PipelineError::file("create files in", &options.out))?;
     for name in ["run.json", "report.html", "cohort.html"] {
@@ -189,6 +194,15 @@ fn read_samples(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineE
         check_available(&path).map_err(PipelineError::file("write", &path))?;
     }
     Ok(samples)
+}
+
+/// Rejects an input of the whole workflow that has the name of an output, for example known sites from an earlier run.
+fn check_replaced_inputs(options: &WorkflowOptions) -> Result<(), PipelineError> {
+    let resources = options.snp_resources.iter().chain(&options.indel_resources).map(|resource| &*resource.path);
+    let known_sites = options.known_sites.iter().map(PathBuf::as_path);
+    let inputs = [options.sample_sheet.as_path(), &options.reference].into_iter().chain(known_sites).chain(resources);
+    let names = ["run.json", "report.html", "cohort.html", JOINT_VCF, FILTERED_VCF];
+    check_inputs_remain(inputs, &names.map(|name| options.out.join(name)))
 }
 
 /// Returns the message of an error and the messages of its causes, in one line.
@@ -443,12 +457,12 @@ impl<'w> WorkflowJob<'w> {
 
     fn run_cohort_steps(&self, steps: &mut Vec<StepTime>, filters: &mut Option<String>) -> Result<(), PipelineError> {
         let options = self.options;
-        let joint = options.out.join("joint.vcf.gz");
+        let joint = options.out.join(JOINT_VCF);
         let gvcfs = self.samples.iter().map(|sample| self.gvcf_path(sample)).collect();
         // Do not set the ploidy for joint genotyping, because the GVCF of each sample defines it.
         let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
         self.run_call_step(ALL_SAMPLES, WorkflowStep::Genotype, &genotyping, steps)?;
-        let out = options.out.join("joint.filtered.vcf.gz");
+        let out = options.out.join(FILTERED_VCF);
         let filtering = FilterOptions {
             reference: options.reference.clone(),
             variants: joint,

@@ -23,6 +23,7 @@ mod filter;
 mod markdup;
 mod mount;
 mod mounted_inputs;
+mod output_check;
 mod pack;
 mod policy_audit;
 mod query;

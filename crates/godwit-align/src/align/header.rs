@@ -12,6 +12,7 @@ use super::aligner::RunningAligner;
 use super::feed::FeedLane;
 use super::lanes::Lane;
 use super::read_names::NameOrigin;
+use crate::reference::check_contig_names;
 
 /// Maximum length of a read group ID that bwa can write (its buffer `bwa_rg_id`), bytes.
 const MAX_READ_GROUP_ID_BYTES: usize = 255;
@@ -216,13 +217,16 @@ fn strip_mate_suffix(name: &str) -> &str {
 /// Builds the header of the output.
 ///
 /// # Errors
-/// [`PipelineError::Header`] when the contigs of the reference are not a valid header.
+/// [`PipelineError::Fasta`] when SAM does not permit the name of a contig, and [`PipelineError::Header`] when the contigs
+/// of the reference are not a valid header.
 pub(super) fn build_header(
     engine: &RunningAligner,
     groups: &LaneReadGroups,
     options: &AlignOptions,
     trimmer: Option<&str>,
 ) -> Result<Header, PipelineError> {
+    let contigs = engine.hello().genome.contigs();
+    check_contig_names(&options.reference, contigs.iter().map(|contig| contig.name.as_str()))?;
     let mut text = String::from("@HD\tVN:1.6\tSO:coordinate\n");
     text += &engine.hello().sq_lines;
     for line in &groups.lines {

@@ -1,6 +1,7 @@
 //! The inputs of a caller: files with their indexes, contigs and samples.
 
 mod gvcf;
+mod read_indexes;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,13 +10,14 @@ use std::path::{Path, PathBuf};
 
 use godwit_engines::caller::{Caller, NormalReads};
 use godwit_formats::bam;
-use godwit_formats::binning_index::{DataDensity, IndexReadError};
+use godwit_formats::binning_index::DataDensity;
 use godwit_formats::sam::Header;
 use godwit_io::bgzf;
 use godwit_io::bgzf::EOF_BLOCK;
 use godwit_model::{Contig, Genome};
 use godwit_pipeline::manifest::{MANIFEST_SUFFIX, Manifest};
 use godwit_pipeline::{AlignmentsError, PipelineError};
+use read_indexes::{BAM_INDEX_EXTENSIONS, check_bam_indexes, check_cram_index, index_read_error};
 
 /// An indexed BAM or CRAM file of aligned reads, or an indexed GVCF.
 pub(super) struct AlignedReads {
@@ -217,18 +219,15 @@ impl AlignedReads {
         if samples.is_empty() {
             samples.push(path.display().to_string());
         }
-        let endings: &[&str] = if is_cram { &["crai"] } else { &["bai", "csi"] };
+        let endings: &[&str] = if is_cram { &["crai"] } else { &BAM_INDEX_EXTENSIONS };
         let index = find_index(&path, endings, "samtools index")?;
         let bases: Vec<u32> = genome.contigs().iter().map(|contig| contig.length).collect();
-        let data_distribution = DataDensity::read(&index, &bases).map_err(|error| match error {
-            IndexReadError::Bgzf(bgzf::BgzfError::Io { source, .. }) => {
-                PipelineError::File { action: "read", path: index.clone(), source }
-            }
-            error => PipelineError::Corrupt {
-                path: index.clone(),
-                problem: format!("{error}; create it again with `samtools index {}`", path.display()),
-            },
-        })?;
+        let data_distribution =
+            DataDensity::read(&index, &bases).map_err(|error| index_read_error(&path, &index, error))?;
+        match is_cram {
+            true => check_cram_index(&path, &index)?,
+            false => check_bam_indexes(&path)?,
+        }
         Ok(Self { path, index, genome, data_distribution, header, samples })
     }
 }
@@ -305,13 +304,18 @@ fn read_cram_header(path: &Path, program: &Path) -> Result<(Genome, Header), Pip
 
 /// Returns the index beside a file, under any of the names that samtools accepts.
 pub fn find_index(path: &Path, endings: &[&str], maker: &str) -> Result<PathBuf, PipelineError> {
-    let appended = |ending: &&str| PathBuf::from(format!("{}.{ending}", path.display()));
-    let replaced = |ending: &&str| path.with_extension(ending);
-    let candidates: Vec<PathBuf> = endings.iter().flat_map(|ending| [appended(ending), replaced(ending)]).collect();
+    let candidates = index_candidates(path, endings);
     let found = candidates.iter().find(|candidate| candidate.is_file());
     found.cloned().ok_or_else(|| PipelineError::Missing {
         description: "the index",
         path: candidates[0].clone(),
         remedy: format!("create it with `{maker} {}`", path.display()),
     })
+}
+
+/// Returns the paths at which samtools looks for the index of a file.
+fn index_candidates(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let appended = |ending: &&str| PathBuf::from(format!("{}.{ending}", path.display()));
+    let replaced = |ending: &&str| path.with_extension(ending);
+    endings.iter().flat_map(|ending| [appended(ending), replaced(ending)]).collect()
 }

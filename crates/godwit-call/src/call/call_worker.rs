@@ -147,7 +147,8 @@ impl CallWorker<'_> {
                 Err(_) if ends() => return Ok(()),
                 Err(_) if stop() => {}
                 Err(PipelineError::Engine(error)) if is_item_failure(&error) => {
-                    self.connection.send_event(CallEvent::CallFailed { item, message: message_with_causes(&error) })?;
+                    let (message, kind) = (message_with_causes(&error), PipelineError::kind_of_item_failure(&error));
+                    self.connection.send_event(CallEvent::CallFailed { item, message, kind })?;
                 }
                 Err(error) => return Err(error),
             }

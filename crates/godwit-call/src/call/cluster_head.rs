@@ -14,6 +14,7 @@ use arrow_buffer::MutableBuffer;
 use godwit_cluster::{ClusterOptions, NoDownloads, WorkerPool, WorkerPoolEvent};
 use godwit_fleet::leases::{CommitResult, ItemId, Lease};
 use godwit_fleet::{Leases, WorkerId};
+use godwit_model::ErrorKind;
 use godwit_pipeline::FingerprintEntry;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::fingerprint::FingerprintKey;
@@ -157,8 +158,8 @@ impl RegionDispatcher<'_> {
                 Some(WorkerPoolEvent::Event(worker, CallEvent::WorkRequested)) => {
                     let _ = self.free_slots.get_mut(&worker).map(|wants| *wants += 1);
                 }
-                Some(WorkerPoolEvent::Event(worker, CallEvent::CallFailed { item, message })) => {
-                    self.handle_failure(worker, item, &message)?;
+                Some(WorkerPoolEvent::Event(worker, CallEvent::CallFailed { item, message, kind })) => {
+                    self.handle_failure(worker, item, message, kind)?;
                 }
                 Some(WorkerPoolEvent::Upload(worker, called, pieces)) => {
                     self.commit_region(worker, &called, &pieces)?
@@ -222,7 +223,13 @@ impl RegionDispatcher<'_> {
     }
 
     /// Retries the region of a failed caller, on another worker if there is one. Fails after the last attempt.
-    fn handle_failure(&mut self, worker: WorkerId, item: ItemId, message: &str) -> Result<(), PipelineError> {
+    fn handle_failure(
+        &mut self,
+        worker: WorkerId,
+        item: ItemId,
+        message: String,
+        kind: ErrorKind,
+    ) -> Result<(), PipelineError> {
         // The region is not leased to this worker any more: another worker was faster, or this worker was regarded as
         // lost.
         if !self.leases.return_item(worker, item) {
@@ -234,7 +241,7 @@ impl RegionDispatcher<'_> {
         let region = self.job.regions[assignment.grid_index].label.clone();
         let (attempts, worker) = (assignment.failures, self.worker_pool.worker_name(worker).to_owned());
         if attempts == MAX_ATTEMPTS {
-            return Err(PipelineError::RegionFailedOnWorker { region, attempts, worker, message: message.to_owned() });
+            return Err(PipelineError::RegionFailedOnWorker { region, attempts, worker, message, kind });
         }
         let message = format!("calling {region} failed on {worker} and is retried: {message}");
         self.worker_pool.warn(message.replace('\n', " | "));

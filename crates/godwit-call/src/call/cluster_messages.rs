@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use godwit_cluster::{JobMessages, NoTicket};
 use godwit_fleet::leases::ItemId;
+use godwit_model::ErrorKind;
 use godwit_model::region_grid::CallingRegion;
 use godwit_pipeline::FingerprintEntry;
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,8 @@ pub(crate) enum CallEvent {
         item: ItemId,
         /// Error message, with the command of the variant caller and its last output.
         message: String,
+        /// Kind of the error, which decides the exit code of the job.
+        kind: ErrorKind,
     },
 }
 

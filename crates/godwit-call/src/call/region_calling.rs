@@ -244,6 +244,8 @@ impl RegionCaller<'_> {
         }
         let chain = self.caller.start(&work)?;
         chain.wait(stop)?;
+        let normal = self.normal.map(|normal| normal.reads);
+        chain.check_inputs_were_read(self.reads.iter().map(PathBuf::as_path).chain(normal))?;
         self.owned_records(region, &output, &chain)
     }
 

@@ -83,9 +83,7 @@ impl Targets {
             return Err(format!("there is no contig {:?} in the header of the reads", region.contig));
         };
         let (name, bases) = (&contig.name, contig.length);
-        if region.start >= bases && region.start < region.end {
-            return Err(format!("{region} starts after the end of contig {name}, which has {bases} bases"));
-        }
+        region.check_start(bases.into()).map_err(|error| error.to_string())?;
         if region.end > bases && region.end != Region::OPEN_END {
             let first = || (format!("{place} (contig {name} has {bases} bases)"), 0);
             self.clipped.get_or_insert_with(first).1 += 1;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::value_parsers::parse_mutation_factor;
 use super::{CommonArgs, resource_help};
 use crate::config::THIS_RUN_HEADING;
 
@@ -149,7 +150,7 @@ pub struct MutateArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Factor on all mutation rates; 1 is the difference between two human haplotypes
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    /// Factor on all mutation rates, from 0 to 100; 1 is the difference between two human haplotypes
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_mutation_factor)]
     pub rate: f64,
 }

@@ -37,6 +37,13 @@ pub(super) fn parse_scale(text: &str) -> Result<f64, String> {
     if scale > 0.0 && scale <= 1e9 { Ok(scale) } else { Err("a factor is greater than 0 and at most 1e9".into()) }
 }
 
+/// Parses the factor on the mutation rates between two human haplotypes: a number from 0 to 100. At 100, about one base
+/// in ten is mutated.
+pub(super) fn parse_mutation_factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "a factor is a number, as in 0.5".to_string())?;
+    if (0.0..=100.0).contains(&factor) { Ok(factor) } else { Err("a factor is from 0 to 100".into()) }
+}
+
 /// Maximum number of connections of a copy.
 const MAX_STREAMS: u32 = 200;
 
@@ -222,6 +229,8 @@ mod tests {
         assert!(["0", "-1", "NaN", "inf", "half"].iter().all(|text| parse_share(text).is_err()));
         assert_eq!(parse_scale("4650"), Ok(4650.0));
         assert!(["0", "-1", "NaN", "inf", "half"].iter().all(|text| parse_scale(text).is_err()));
+        assert_eq!([parse_mutation_factor("0"), parse_mutation_factor("2.5")], [Ok(0.0), Ok(2.5)]);
+        assert!(["-1", "NaN", "inf", "1e9", "half"].iter().all(|text| parse_mutation_factor(text).is_err()));
         assert_eq!(parse_milliseconds("40ms"), Ok(40.0));
         assert!(parse_milliseconds("-1").is_err() && parse_milliseconds("soon").is_err());
     }

@@ -103,6 +103,9 @@ impl Caller for Bcftools {
         Capabilities {
             padding_bases: DEFAULT_PADDING_BASES,
             memory_bytes: 512 << 20,
+            // One number depends on the grid: bcftools 1.16 does not compute INFO/BQBZ for an indel, and writes that of
+            // the last earlier position with a mismatch, or 0 if there was none since it started (observed). GT, PL,
+            // QUAL and all other fields do not depend on the grid, so the header need not name it.
             depends_on_grid: false,
             writes_reference_blocks: false,
             needs_dictionary: false,

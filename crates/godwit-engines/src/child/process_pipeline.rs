@@ -1,14 +1,15 @@
 //! A pipeline of programs, in which each program reads the output of the preceding one.
 //!
 //! A pipeline succeeds only if all of its programs succeed. If a program fails in the middle of its output, the next
-//! program may accept the truncated input as complete.
+//! program may accept the truncated input as complete. Some programs exit with status 0 although they could not read
+//! their input to the end; [`ProcessPipeline::check_inputs_were_read`] detects this.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use super::{ChildState, PIPE_BYTES, POLL_INTERVAL, descriptors, spawn_in_group};
-use crate::EngineError;
+use crate::{EngineError, UnreadableInput};
 
 /// Time that the other programs get to exit by themselves after one has failed, because the actual cause may be the
 /// failure of another one.
@@ -84,6 +85,25 @@ impl ProcessPipeline {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Checks that no program printed an error message of htslib, after all of them have exited with status 0. Such a
+    /// program could not read an input to the end, so its output may be incomplete (`bcftools mpileup` before 1.21).
+    /// `inputs` are the input files.
+    ///
+    /// # Errors
+    /// [`EngineError::UnreadableInput`] with the first error message.
+    pub fn check_inputs_were_read<'p>(&self, inputs: impl Iterator<Item = &'p Path>) -> Result<(), EngineError> {
+        let error_of = |process: &ChildState| process.stderr_tail.wait_for_htslib_error();
+        let found = self.processes.iter().find_map(|process| Some((process, error_of(process)?)));
+        let Some((process, message)) = found else { return Ok(()) };
+        Err(EngineError::UnreadableInput(Box::new(UnreadableInput {
+            program: process.program.clone(),
+            version: process.version.get().cloned().unwrap_or_default(),
+            command_line: process.command_line.clone(),
+            inputs: inputs.map(Path::to_owned).collect(),
+            message,
+        })))
     }
 
     /// Returns an error about the output of the last program, with the last lines of its stderr.
@@ -171,6 +191,43 @@ mod tests {
         assert!(error.contains("exited with status 4") && error.contains("unwilling"), "{error}");
         let error = run(&["kill -9 $$", "cat; exit 1"]).unwrap_err();
         assert!(error.contains("signal 9"), "{error}");
+    }
+
+    #[test]
+    fn an_htslib_error_before_status_0_is_an_unread_input() {
+        let check = |scripts: &[&str]| {
+            let links = scripts.iter().map(|script| shell(script)).collect();
+            let chain = ProcessPipeline::start(links, Stdio::null()).unwrap();
+            chain.wait(|| false).unwrap();
+            chain.check_inputs_were_read([Path::new("a.bam")].into_iter()).map_err(|error| error.to_string())
+        };
+        // The message is found although more lines follow than are kept.
+        let broken = "echo '[E::bgzf_uncompress] CRC32 checksum mismatch' >&2; seq 100 >&2";
+        for scripts in [&[broken, "cat"][..], &["true", broken]] {
+            let error = check(scripts).unwrap_err();
+            for words in [
+                "cannot read a.bam to the end",
+                "printed `[E::bgzf_uncompress] CRC32 checksum mismatch` and exited with status 0",
+                "`godwit verify a.bam`",
+                "`samtools index a.bam`",
+            ] {
+                assert!(error.contains(words), "{words}: {error}");
+            }
+        }
+        for line in [
+            "[W::bgzf_read_block] EOF marker",
+            "[E::idx_find_and_load] Could not",
+            "[E::faidx_adjust_position] The sequence \"c2\" was not found",
+            "not [E::x]",
+            "[mpileup] 1",
+        ] {
+            let script = format!("echo '{line}' >&2");
+            assert_eq!(check(&[script.as_str(), "cat"]), Ok(()), "{line}");
+        }
+        // A process that keeps stderr open delays the check, but not until it exits.
+        let start = std::time::Instant::now();
+        assert!(check(&["echo '[E::x]' >&2; sleep 8 &"]).is_err());
+        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     }
 
     #[test]

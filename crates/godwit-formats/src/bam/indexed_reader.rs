@@ -3,6 +3,8 @@
 //! Flows in: a BAM file, chunks of the file from an index, and the requested intervals. Flows out: validated packed
 //! records, in the order of the file. [`crate::binning_index::RegionIndex`] selects the chunks.
 
+mod index_mismatch;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use super::header::read_header;
 use super::reader::append_record;
 use crate::binning_index::FileChunk;
 use crate::sam::Header;
+pub use index_mismatch::IndexMismatch;
 
 /// A BAM file whose header has been read, and whose records can be read from any virtual offset.
 #[derive(Debug)]

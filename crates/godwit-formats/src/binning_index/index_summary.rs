@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use godwit_io::bgzf::{BgzfError, open_text};
 
 use super::contig_index::first_bin;
-use super::{BAI_DEPTH, IndexFormat};
+use super::{BAI_DEPTH, FileChunk, IndexFormat};
 
-/// The record counts of an index, and the greatest file offset that the index contains.
+/// The record counts of an index, and the ends of the file ranges to which it refers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSummary {
     /// Number of mapped and of unmapped records of each contig; `None` for a contig without counts in the index.
     pub contig_counts: Vec<Option<(u64, u64)>>,
+    /// For each contig, the smallest start and the greatest end of its chunks; `None` for a contig without records.
+    pub contig_chunks: Vec<Option<FileChunk>>,
     /// Number of records without a contig; `None` if the index does not contain it.
     pub unplaced_records: Option<u64>,
     /// Greatest offset in the compressed file to which the index refers.
@@ -108,9 +110,14 @@ impl<R: Read> IndexFieldReader<R> {
 
     /// Reads the rest of the index, after the number of contigs.
     fn read_summary(&mut self, format: IndexFormat, metadata_bin: u32, contigs: usize) -> Option<IndexSummary> {
-        let mut summary = IndexSummary { contig_counts: Vec::new(), unplaced_records: None, last_compressed_offset: 0 };
+        let mut summary = IndexSummary {
+            contig_counts: Vec::new(),
+            contig_chunks: Vec::new(),
+            unplaced_records: None,
+            last_compressed_offset: 0,
+        };
         for _ in 0..contigs {
-            let mut counts = None;
+            let (mut counts, mut whole) = (None, None);
             for _ in 0..self.read_u32()? {
                 let bin = self.read_u32()?;
                 if format == IndexFormat::Csi {
@@ -121,7 +128,10 @@ impl<R: Read> IndexFieldReader<R> {
                     match (bin == metadata_bin, chunk) {
                         (true, 1) => counts = Some(pair),
                         (true, _) => {}
-                        (false, _) => summary.last_compressed_offset = summary.last_compressed_offset.max(pair.1 >> 16),
+                        (false, _) => {
+                            summary.last_compressed_offset = summary.last_compressed_offset.max(pair.1 >> 16);
+                            whole = join_chunks(whole, pair);
+                        }
                     }
                 }
             }
@@ -130,6 +140,7 @@ impl<R: Read> IndexFieldReader<R> {
                 self.skip_bytes(u64::from(windows) * 8)?;
             }
             summary.contig_counts.push(counts);
+            summary.contig_chunks.push(whole);
         }
         // The number of records without a contig is missing in indexes of old programs. No bytes may follow it.
         let mut rest = Vec::new();
@@ -161,6 +172,15 @@ impl<R: Read> IndexFieldReader<R> {
     }
 }
 
+/// Returns the chunk from the smallest start to the greatest end of two chunks. An empty chunk does not count.
+fn join_chunks(whole: Option<FileChunk>, chunk: FileChunk) -> Option<FileChunk> {
+    let (start, end) = chunk;
+    if start >= end {
+        return whole;
+    }
+    Some(whole.map_or(chunk, |whole| (whole.0.min(start), whole.1.max(end))))
+}
+
 #[cfg(test)]
 mod tests {
     use godwit_io::bgzf::RecordOffsets;
@@ -186,6 +206,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             let summary = IndexSummary::read(&path, 2).unwrap();
             assert_eq!(summary.contig_counts, [None, Some((1, 1))]);
+            assert_eq!(summary.contig_chunks, [None, Some((5 << 16, 9 << 16 | 3))]);
             assert_eq!((summary.unplaced_records, summary.last_compressed_offset), (Some(1), 9));
             // A .bai without the last field is valid, because old programs wrote it so; any other truncation is
             // invalid.

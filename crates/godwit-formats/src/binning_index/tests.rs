@@ -1,6 +1,8 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use godwit_io::bgzf::{EOF_BLOCK, Writer};
+use godwit_io::random_access::LocalFile;
 use godwit_model::{Contig, Genome, RawRecord, flags};
 use godwit_tests::random::Random;
 use godwit_tests::{needs, sam_records};
@@ -194,6 +196,84 @@ fn genome(bases: &[u32]) -> Genome {
     let contig =
         |(index, length): (usize, &u32)| Contig { name: format!("c{index}"), length: *length, alternate: false };
     Genome::new(bases.iter().enumerate().map(contig).collect()).unwrap()
+}
+
+/// Writes a BAM file, and returns it with the chunks of each contig in its index.
+fn bam_with_chunks(path: &Path, header: &Header, records: &[Vec<u8>]) -> (bam::BamFile, Vec<Option<FileChunk>>) {
+    let genome = header.genome().unwrap();
+    let (index, _) = write_bam(path, header, records, &[700, 700, 1000]);
+    let chunks = [IndexFormat::Bai, IndexFormat::Csi].map(|format| {
+        let index_path = path.with_added_extension(format.extension());
+        index.write(format, &genome, std::fs::File::create(&index_path).unwrap()).unwrap();
+        IndexSummary::read(&index_path, genome.contigs().len()).unwrap().contig_chunks
+    });
+    assert_eq!(chunks[0], chunks[1]);
+    let [chunks, _] = chunks;
+    (bam::BamFile::open(Arc::new(LocalFile::open(path).unwrap())).unwrap(), chunks)
+}
+
+#[test]
+fn an_index_matches_its_own_file_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let header = samples::header();
+    let random_records = |seed: u64| {
+        let mut numbers = Random::new(seed);
+        sorted_records(&header, (0..3000).map(|index| sam_records::random_line(&mut numbers, index)))
+    };
+    let records = random_records(21);
+    let (bam, chunks) = bam_with_chunks(&directory.path().join("a.bam"), &header, &records);
+    let (other, other_chunks) = bam_with_chunks(&directory.path().join("b.bam"), &header, &random_records(22));
+    for most in [1, 2, usize::MAX] {
+        assert_eq!(bam.find_index_mismatch(&chunks, most).unwrap(), None);
+        assert!(bam.find_index_mismatch(&other_chunks, most).unwrap().is_some());
+        assert!(other.find_index_mismatch(&chunks, most).unwrap().is_some());
+    }
+    // Only the end of the records differs.
+    let placed: Vec<Vec<u8>> =
+        records.into_iter().filter(|record| RawRecord::from_trusted_bytes(record).contig() == 0).collect();
+    assert!(placed.len() > 1500);
+    let (whole, whole_chunks) = bam_with_chunks(&directory.path().join("c.bam"), &header, &placed);
+    let (short, short_chunks) = bam_with_chunks(&directory.path().join("d.bam"), &header, &placed[..placed.len() - 9]);
+    assert_eq!(whole.find_index_mismatch(&whole_chunks, 1).unwrap(), None);
+    assert_eq!(short.find_index_mismatch(&short_chunks, 1).unwrap(), None);
+    let end_differs = |found| matches!(found, Some(bam::IndexMismatch::End { .. }));
+    assert!(end_differs(whole.find_index_mismatch(&short_chunks, 1).unwrap()));
+    assert!(end_differs(short.find_index_mismatch(&whole_chunks, 1).unwrap()));
+    // No record begins within another one, or beyond the end of the file.
+    for offset in [whole.first_record_offset() + 1, whole.byte_len() << 16, u64::MAX - 1] {
+        let chunks = [Some((offset, u64::MAX))];
+        let found = whole.find_index_mismatch(&chunks, 1).unwrap();
+        assert!(matches!(found, Some(bam::IndexMismatch::Start { .. })), "{found:?}");
+    }
+    // A program may take the end of the last chunk after the end-of-file block.
+    let after_eof = [Some((whole.first_record_offset(), whole.byte_len() << 16))];
+    assert_eq!(whole.find_index_mismatch(&after_eof, 1).unwrap(), None);
+}
+
+#[test]
+fn an_index_without_contigs_of_the_file_does_not_match() {
+    let directory = tempfile::tempdir().unwrap();
+    let header = samples::header();
+    let mut numbers = Random::new(23);
+    let mut records = sorted_records(&header, (0..3000).map(|index| sam_records::random_line(&mut numbers, index)));
+    // The first record is at a border and has an invalid tag, but it is a record of its contig.
+    records[0].push(b'X');
+    let (bam, chunks) = bam_with_chunks(&directory.path().join("a.bam"), &header, &records);
+    assert_eq!(bam.find_index_mismatch(&chunks, usize::MAX).unwrap(), None);
+    let is_not_indexed = |chunks: &[Option<FileChunk>]| {
+        let found = bam.find_index_mismatch(chunks, usize::MAX).unwrap();
+        assert!(matches!(found, Some(bam::IndexMismatch::NotIndexed { .. })), "{found:?}");
+    };
+    is_not_indexed(&vec![None; chunks.len()]);
+    for at in (0..chunks.len()).filter(|at| chunks[*at].is_some()) {
+        let mut others = chunks.clone();
+        others[at] = None;
+        is_not_indexed(&others);
+    }
+    let path = directory.path().join("empty.bam");
+    write_bam(&path, &header, &[], &[]);
+    let empty = bam::BamFile::open(Arc::new(LocalFile::open(&path).unwrap())).unwrap();
+    assert_eq!(empty.find_index_mismatch(&vec![None; chunks.len()], 1).unwrap(), None);
 }
 
 #[test]

@@ -43,6 +43,21 @@ pub enum FastaError {
         /// 1-based number of the line.
         line: u64,
     },
+    /// SAM and BAM do not permit the name of a contig (SAMv1 §1.2.1).
+    #[error(
+        "contig {number} of {} is named {name:?}, which is not a name of a reference sequence in SAM and BAM: only \
+         letters, digits and !#$%&*+./:;=?@^_|~- are permitted, and neither * nor = at the start; rename it, and index \
+         the file again",
+        path.display()
+    )]
+    NotSamName {
+        /// Path of the FASTA file.
+        path: PathBuf,
+        /// Number of the contig in the file, from 1.
+        number: usize,
+        /// Name of the contig.
+        name: String,
+    },
     /// Two contigs of the file have the same name.
     #[error("line {line} of {} names contig {name} a second time; rename one of them", path.display())]
     DuplicateName {

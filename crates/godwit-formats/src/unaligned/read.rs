@@ -6,8 +6,9 @@ use super::error::ReadProblem;
 
 /// The highest base quality that FASTQ can express; its character is `~`.
 const MAX_QUALITY: u8 = 93;
-/// The Phred+33 character for missing qualities: quality 1, as in `samtools fastq`.
-const DEFAULT_QUALITY: u8 = b'!' + 1;
+/// The Phred+33 character for missing qualities, quality 33, as `samtools fastq` 1.16.1 writes it; its option `-v`, with
+/// the documented default 1, has no effect on it (observed).
+const DEFAULT_QUALITY: u8 = b'B';
 
 /// A read with the fields of a FASTQ record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -72,7 +72,8 @@ fn reads_are_those_of_the_sequencer() {
     ];
     let expected = [
         vec![read("r", "", "YGTT", "I%#!")],
-        vec![read("missing", "", "ACG", "\"\"\"")],
+        // `samtools fastq` 1.16.1 writes `B` for missing qualities.
+        vec![read("missing", "", "ACG", "BBB")],
         vec![read("none", "", "", "")],
     ];
     assert_eq!(read_templates(&records.concat(), ReadGroupFilter::All, &[]).unwrap(), expected);

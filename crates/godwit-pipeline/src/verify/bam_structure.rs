@@ -1,10 +1,13 @@
 //! Verification of a BAM without a manifest: the whole file is read.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use godwit_formats::bam::{self, RecordBuffer};
+use godwit_formats::bam::{self, BamFile, RecordBuffer};
 use godwit_formats::binning_index::{IndexReadError, IndexSummary};
+use godwit_io::bgzf::BgzfError;
+use godwit_io::random_access::LocalFile;
 use godwit_model::{RawRecord, SortKey, flags};
 
 use super::{FileCheck, Verifier, VerifyOutcome};
@@ -27,7 +30,7 @@ impl Verifier<'_> {
     /// Verifies a BAM that is not listed in a manifest.
     pub(super) fn verify_bam(&self, path: &Path) -> Result<FileCheck, PipelineError> {
         let outcome = match self.read_all_records(path) {
-            Ok((counts, Ok(()))) => match compare_with_index(path, &counts)? {
+            Ok((counts, Ok(()))) => match compare_with_indexes(path, &counts)? {
                 Ok(indexed) => VerifyOutcome::Sound { records: counts.records, indexed },
                 Err(problem) => VerifyOutcome::Corrupt { problem },
             },
@@ -42,8 +45,13 @@ impl Verifier<'_> {
     /// states.
     fn read_all_records(&self, path: &Path) -> Result<(BamRecordCounts, Result<(), String>), PipelineError> {
         let failed = |error: bam::BamError| PipelineError::alignments(path, AlignmentsError::Bam(error));
+        let is_named_bam = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bam"));
         let mut reader = bam::Reader::open(path, self.threads).map_err(|error| match error {
-            bam::BamError::NotBam { .. } => PipelineError::Options {
+            // The file may be sound in another format.
+            bam::BamError::NotBam { .. }
+            | bam::BamError::Bgzf(
+                BgzfError::NotBgzf { .. } | BgzfError::Empty { .. } | BgzfError::Unsupported { .. },
+            ) if !is_named_bam => PipelineError::Options {
                 problem: format!("{} has no manifest and is not a BAM file, so it cannot be verified", path.display()),
             },
             error => failed(error),
@@ -85,50 +93,71 @@ impl BamRecordCounts {
     }
 }
 
-/// Compares the record counts with those in the index of the BAM. Returns true if there is an index, false if there is
-/// none, or an inner error with the difference.
-fn compare_with_index(path: &Path, counts: &BamRecordCounts) -> Result<Result<bool, String>, PipelineError> {
-    let Some(index_path) = find_index(path) else { return Ok(Ok(false)) };
-    let name = index_path.display();
-    let summary = match IndexSummary::read(&index_path, counts.contigs.len()) {
+/// Compares the file with all of its indexes, because programs differ in which one they use. Returns true if there is
+/// an index, false if there is none, or an inner error with the first difference.
+fn compare_with_indexes(path: &Path, counts: &BamRecordCounts) -> Result<Result<bool, String>, PipelineError> {
+    let mut is_indexed = false;
+    for index in find_indexes(path) {
+        if let Some(problem) = compare_with_index(path, &index, counts)? {
+            return Ok(Err(problem));
+        }
+        is_indexed = true;
+    }
+    Ok(Ok(is_indexed))
+}
+
+/// Returns the difference between the file and an index: in the record counts, or in the offsets of the records.
+/// Returns `None` if they agree.
+fn compare_with_index(path: &Path, index: &Path, counts: &BamRecordCounts) -> Result<Option<String>, PipelineError> {
+    let name = index.display();
+    let summary = match IndexSummary::read(index, counts.contigs.len()) {
         Ok(summary) => summary,
         Err(IndexReadError::OtherContigs { indexed, expected, .. }) => {
-            return Ok(Err(format!("its index {name} has {indexed} contigs, but its header has {expected}")));
+            return Ok(Some(format!("its index {name} has {indexed} contigs, but its header has {expected}")));
         }
-        Err(IndexReadError::Bgzf(godwit_io::bgzf::BgzfError::Io { source, .. })) => {
-            return Err(PipelineError::File { action: "read", path: index_path, source });
+        Err(IndexReadError::Bgzf(BgzfError::Io { source, .. })) => {
+            return Err(PipelineError::File { action: "read", path: index.to_owned(), source });
         }
-        Err(error) => return Ok(Err(format!("its index cannot be used: {error}"))),
+        Err(error) => return Ok(Some(format!("its index cannot be used: {error}"))),
     };
     let bytes = std::fs::metadata(path).map_err(PipelineError::file("read", path))?.len();
     if summary.last_compressed_offset > bytes {
         let last = summary.last_compressed_offset;
-        return Ok(Err(format!(
+        return Ok(Some(format!(
             "its index {name} points to byte {last}, but the file has {bytes} bytes: it is truncated"
         )));
     }
-    // The tool that wrote this index does not store counts, so there is nothing to compare.
+    let differs = |problem: String| format!("its index {name} does not match it: {problem}; create the index again");
+    if let Some(problem) = count_difference(&summary, counts) {
+        return Ok(Some(differs(problem)));
+    }
+    // The counts of two files may be equal, and some programs write none.
+    let failed = |error: bam::BamError| PipelineError::alignments(path, AlignmentsError::Bam(error));
+    let source = LocalFile::open(path).map_err(PipelineError::file("read", path))?;
+    let file = BamFile::open(Arc::new(source)).map_err(failed)?;
+    let mismatch = file.find_index_mismatch(&summary.contig_chunks, usize::MAX).map_err(failed)?;
+    Ok(mismatch.map(|mismatch| differs(mismatch.to_string())))
+}
+
+/// Returns the difference between the record counts of an index and those of the file. Returns `None` if they agree,
+/// or if the program that wrote the index does not store counts.
+fn count_difference(summary: &IndexSummary, counts: &BamRecordCounts) -> Option<String> {
     if summary.contig_counts.iter().all(Option::is_none) && summary.unplaced_records.is_none() {
-        return Ok(Ok(true));
+        return None;
     }
     let of_contigs = summary.contig_counts.iter().flatten().flat_map(|(mapped, unmapped)| [*mapped, *unmapped]);
     let indexed = of_contigs.chain(summary.unplaced_records).fold(0, u64::saturating_add);
     let same = summary.contig_counts.iter().map(|contig| contig.unwrap_or_default()).eq(counts.contigs.iter().copied())
         && summary.unplaced_records.is_none_or(|records| records == counts.without_contig);
-    if !same {
-        let found = counts.records;
-        return Ok(Err(format!(
-            "its index {name} does not match it: {indexed} records in the index, {found} in the file, compared by contig; \
-             create the index again"
-        )));
-    }
-    Ok(Ok(true))
+    let found = counts.records;
+    (!same).then(|| format!("{indexed} records in the index, {found} in the file, compared by contig"))
 }
 
-/// Returns the path of the index: the first of `NAME.bam.bai`, `NAME.bam.csi` and `NAME.bai` that exists.
-fn find_index(path: &Path) -> Option<PathBuf> {
-    let names = [path.with_added_extension("bai"), path.with_added_extension("csi"), path.with_extension("bai")];
-    names.into_iter().find(|index| index.is_file())
+/// Returns the indexes of a BAM that exist: `NAME.bam.bai`, `NAME.bam.csi`, `NAME.bai` and `NAME.csi`.
+fn find_indexes(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = ["bai", "csi"].map(|extension| path.with_added_extension(extension));
+    let short_names = ["bai", "csi"].map(|extension| path.with_extension(extension));
+    names.into_iter().chain(short_names).filter(|index| index.is_file())
 }
 
 /// Returns the message of the innermost cause of an error, which is the most specific message.

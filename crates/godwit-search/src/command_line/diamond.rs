@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{RefusedOption, SearchCommand, SearchProgram, check_option};
+use super::{RefusedOption, SearchCommand, SearchProgram, check_option, output_file_path};
 use crate::SearchError;
 use crate::tool_search::{ReportHeader, SearchTool, ToolSearch};
 
@@ -68,7 +68,7 @@ pub(super) fn parse_diamond(words: &[String]) -> Result<SearchCommand, SearchErr
         };
         match name.as_str() {
             "--query" | "-q" => command.query_path = Some(one()?).filter(|query| query != "-").map(PathBuf::from),
-            "--out" | "-o" => command.output_path = Some(one()?).filter(|out| out != "-").map(PathBuf::from),
+            "--out" | "-o" => command.output_path = output_file_path(&one()?),
             "--threads" | "-p" => {
                 let threads = one()?.parse().ok().filter(|threads| *threads > 0);
                 command.threads =

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{RefusedOption, SearchCommand, SearchProgram, check_option};
+use super::{RefusedOption, SearchCommand, SearchProgram, check_option, output_file_path};
 use crate::SearchError;
 use crate::tool_search::{ReportHeader, SearchTool, ToolSearch};
 
@@ -78,7 +78,7 @@ pub(super) fn parse_mmseqs(words: &[String]) -> Result<SearchCommand, SearchErro
         )));
     };
     command.query_path = Some(queries).filter(|query| *query != "stdin" && *query != "-").map(PathBuf::from);
-    command.output_path = Some(out).filter(|out| *out != "/dev/stdout").map(PathBuf::from);
+    command.output_path = output_file_path(out);
     bulk.database = PathBuf::from(target);
     bulk.scratch_directory = Some(PathBuf::from(scratch));
     // `QueryFile` already puts the queries into the order of the shuffled database, so MMseqs2 must not shuffle them

@@ -13,12 +13,13 @@ use godwit_delta::{
     Collection, DeltaError, GwpReader, MutationRates, PackOptions, PackSummary, Reference, ReferenceCachePolicy,
     mutate_fasta, pack, unpack,
 };
-use godwit_files::AtomicFile;
+use godwit_files::{AtomicFile, OutputTarget, is_stdout};
 use godwit_io::bgzf::{GZIP_MAGIC, open_text};
 use godwit_model::ErrorKind;
 use godwit_model::Region;
 
-use super::print;
+use super::output_check::{NamedInput, check_output, reference_files};
+use super::{input_path, print};
 use crate::interruption;
 
 /// Buffer size for reading and writing, in bytes.
@@ -28,6 +29,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
+    check_inputs_remain(("OUT.gwp", &args.out), ("IN", &args.input), Some(args.reference.as_path()))?;
     let (mut input, out) = (open_input(&args.input, threads)?, AtomicOutput::create(&args.out)?);
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, threads)?;
     let anchors = reference.kmer_index(threads)?;
@@ -35,13 +37,14 @@ pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let summary = pack(&mut *input, &mut out, &reference, &anchors, &options, &cancelled)?;
     commit_output(out)?;
-    print_outcome(&args.common, &format!("{}: {}\n", args.out.display(), ratio_text(&summary)))
+    print_outcome_of_file(&args.common, &args.out, &ratio_text(&summary))
 }
 
 /// Runs `godwit unpack`, which decompresses a genome or a region of it.
 pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
+    check_inputs_remain(("OUT", &args.out), ("IN.gwp", &args.input), args.reference.as_deref())?;
     let open = |path: &PathBuf| Reference::open(path, ReferenceCachePolicy::BesideFasta, threads);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, AtomicOutput::create(&args.out)?);
     if let Some(text) = &args.region {
@@ -50,7 +53,7 @@ pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
         let region = parse_region(text, &args.input, |contig| genome.has_sequence(contig))?;
         let bases = genome.write_region(&region, "", &mut out)?;
         commit_output(out)?;
-        return print_outcome_unless_stdout(&args.common, &args.out, &format!("{region}: {bases} bases"));
+        return print_outcome_of_file(&args.common, &args.out, &format!("{region}: {bases} bases"));
     }
     let mut input: Box<dyn Read> = match args.input.as_os_str() == "-" {
         true => Box::new(std::io::stdin().lock()),
@@ -59,7 +62,7 @@ pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
     let reference = args.reference.as_ref().map(open).transpose()?;
     let summary = unpack(&mut *input, &mut out, reference.as_ref(), threads, &cancelled)?;
     commit_output(out)?;
-    print_outcome_unless_stdout(&args.common, &args.out, &format!("{} bytes", summary.text_bytes))
+    print_outcome_of_file(&args.common, &args.out, &format!("{} bytes", summary.text_bytes))
 }
 
 /// Runs a subcommand of `godwit collection`.
@@ -81,13 +84,14 @@ fn add_genomes(args: &CollectionAddArgs) -> Result<(), Failure> {
         ));
     }
     let threads = args.common.thread_count();
+    check_added_files_remain(args)?;
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, threads)?;
     let mut collection = Collection::open_or_create(&args.collection, &reference)?;
     let anchors = reference.kmer_index(threads)?;
     let options = PackOptions { threads, ..PackOptions::default() };
     let mut failures = InputFailures::new(args.inputs.len(), "genomes were not added");
     for path in &args.inputs {
-        let name = args.name.clone().unwrap_or_else(|| genome_name(path));
+        let name = member_name(args, path);
         let added = open_input(path, threads).and_then(|mut input| {
             Ok(collection.add_member(&name, &mut *input, &reference, &anchors, &options, &cancelled)?)
         });
@@ -96,6 +100,21 @@ fn add_genomes(args: &CollectionAddArgs) -> Result<(), Failure> {
         }
     }
     failures.into_result()
+}
+
+/// Rejects genomes and a reference that are in the collection, where a packed file would replace them.
+fn check_added_files_remain(args: &CollectionAddArgs) -> Result<(), Failure> {
+    let genomes = args.inputs.iter().map(|path| ("IN", input_path(path)));
+    let inputs: Vec<NamedInput> = genomes.chain(reference_files(&args.reference)).collect();
+    args.inputs.iter().try_for_each(|path| {
+        let out = Collection::packed_path(&args.collection, &member_name(args, path));
+        check_output("the packed file in DIR", &out, &inputs)
+    })
+}
+
+/// Returns the name under which a genome is added to a collection.
+fn member_name(args: &CollectionAddArgs, path: &Path) -> String {
+    args.name.clone().unwrap_or_else(|| genome_name(path))
 }
 
 /// The failures of a verb with several inputs, which continues with the next input after a failure.
@@ -151,16 +170,18 @@ fn extract_genome(args: &CollectionExtractArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
     let collection = Collection::open(&args.collection)?;
+    check_collection_remains(&args.out, &collection, &args.reference)?;
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, threads)?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, AtomicOutput::create(&args.out)?);
     let summary = collection.extract_member(&args.name, &mut out, &reference, threads, &cancelled)?;
     commit_output(out)?;
-    print_outcome_unless_stdout(&args.common, &args.out, &format!("{} bytes", summary.text_bytes))
+    print_outcome_of_file(&args.common, &args.out, &format!("{} bytes", summary.text_bytes))
 }
 
 fn write_region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let collection = Collection::open(&args.collection)?;
+    check_collection_remains(&args.out, &collection, &args.reference)?;
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, args.common.thread_count())?;
     let names = collection.sequence_names(&reference, &cancelled)?;
     let region = parse_region(&args.region, &args.collection, |contig| names.contains(contig))?;
@@ -177,12 +198,13 @@ fn write_region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
         return Err(DeltaError::ContigNotFound { contig: region.contig }.into());
     }
     commit_output(out)?;
-    print_outcome_unless_stdout(&args.common, &args.out, &format!("{region} of {found} of {all} genomes"))?;
+    print_outcome_of_file(&args.common, &args.out, &format!("{region} of {found} of {all} genomes"))?;
     failures.into_result()
 }
 
 /// Runs `godwit mutate`, which writes a mutated copy of a genome.
 pub fn mutate_file(args: &MutateArgs) -> Result<(), Failure> {
+    check_inputs_remain(("OUT.fa", &args.out), ("IN.fa", &args.input), None)?;
     let mut input = BufReader::with_capacity(BUFFER_BYTES, open_input(&args.input, 1)?);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, AtomicOutput::create(&args.out)?);
     let human = MutationRates::human(args.seed);
@@ -196,6 +218,29 @@ pub fn mutate_file(args: &MutateArgs) -> Result<(), Failure> {
     mutate_fasta(&mut input, &mut out, &mutations)
         .map_err(|error| Failure::new(ErrorKind::Machine, format!("cannot write {}: {error}", args.out.display())))?;
     commit_output(out)
+}
+
+/// Rejects an output that is the input, or the reference or one of its indexes. Each path has the name of its argument.
+fn check_inputs_remain(
+    (option, out): (&str, &Path),
+    (name, input): (&'static str, &Path),
+    reference: Option<&Path>,
+) -> Result<(), Failure> {
+    let mut inputs = vec![(name, input_path(input))];
+    inputs.extend(reference.into_iter().flat_map(reference_files));
+    check_output_file(option, out, &inputs)
+}
+
+/// Rejects an output that is a file of the collection, or the reference or one of its indexes.
+fn check_collection_remains(out: &Path, collection: &Collection, reference: &Path) -> Result<(), Failure> {
+    let mut inputs: Vec<NamedInput> = reference_files(reference);
+    inputs.extend(collection.files().map(|path| ("the file of the collection", path)));
+    check_output_file("OUT", out, &inputs)
+}
+
+/// Rejects an output that is one of the inputs, unless it is stdout.
+fn check_output_file(option: &str, out: &Path, inputs: &[NamedInput]) -> Result<(), Failure> {
+    if is_stdout(out) { Ok(()) } else { check_output(option, out, inputs) }
 }
 
 /// Opens a file for reading, and decompresses its content if it is gzip or BGZF.
@@ -255,9 +300,11 @@ fn print_outcome(common: &CommonArgs, line: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints the outcome on stdout, unless the output of the verb itself goes to stdout.
-fn print_outcome_unless_stdout(common: &CommonArgs, out: &Path, what: &str) -> Result<(), Failure> {
-    match out.as_os_str() == "-" {
+/// Prints the outcome on stdout, unless the output is stdout or another stream, which may be the same pipe: the line
+/// would follow the data.
+fn print_outcome_of_file(common: &CommonArgs, out: &Path, what: &str) -> Result<(), Failure> {
+    let is_stream = || OutputTarget::resolve(out).is_ok_and(|target| target == OutputTarget::Stream);
+    match is_stdout(out) || is_stream() {
         true => Ok(()),
         false => print_outcome(common, &format!("{}: {what}\n", out.display())),
     }
@@ -271,7 +318,7 @@ enum AtomicOutput {
 
 impl AtomicOutput {
     fn create(path: &Path) -> Result<Self, Failure> {
-        if path.as_os_str() == "-" {
+        if is_stdout(path) {
             return Ok(Self::Stdout(std::io::stdout()));
         }
         let file = AtomicFile::create_unique(path, 0o666);

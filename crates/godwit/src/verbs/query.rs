@@ -1,6 +1,7 @@
 //! `godwit query`: runs an SQL statement on the datasets below a directory, or on those of a server.
 
 mod copy_rows;
+mod statement_files;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,12 +15,13 @@ use godwit_flight::{SqlEngine as _, StatementProgress};
 use godwit_model::{ErrorKind, message_with_causes};
 use godwit_query::{
     CopyStatement, ProcessSqlEngine, RemoteRows, Rows, StatementError, StatementLimits, StatementParameters,
-    StatementProcessOptions,
+    StatementProcessOptions, statement_tables,
 };
 use godwit_rules::{AuthorizedCatalog, Grants, Policy};
 use godwit_transfer::location::Location;
 
 use super::credentials::{connect, open_pool, read_credentials, server_failure};
+use super::output_check::check_output;
 use super::row_output::{OutputRows, write_rows};
 use super::statement_processes::{open_program, process_command, with_keys};
 use super::{open_root, scratch_directory};
@@ -76,6 +78,9 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
         let problem = "--header-from is valid with COPY (SELECT ..) TO 'FILE' only";
         return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
+    if let Some(out) = &args.out {
+        check_output("--out", out, &statement_files::option_files(args))?;
+    }
     let parameters = read_parameters(args)?;
     let answer = match &args.at {
         Some(url) => {
@@ -89,6 +94,9 @@ async fn run_statement(args: &QueryArgs) -> Result<(), Failure> {
         }
         None => {
             let datasets = open_datasets(args, args.common.thread_count())?;
+            if let Some(out) = &args.out {
+                datasets.check_output("--out", out, &statement_tables(&args.statement))?;
+            }
             OutputRows::Local(datasets.query(&args.statement, &parameters).await?)
         }
     };

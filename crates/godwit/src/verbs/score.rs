@@ -12,13 +12,15 @@ use godwit_flight::{FlightError, TransportOptions};
 use godwit_model::ErrorKind;
 use godwit_process::TemporaryItem;
 use godwit_query::{
-    ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, StatementParameters, without_traceback,
+    ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, StatementParameters, statement_tables,
+    without_traceback,
 };
 
 use super::credentials::{connect_with, server_failure};
+use super::output_check::{NamedInput, check_output, reference_files};
 use super::query::{DirectoryDatasets, run_until_cancelled};
 use super::row_output::{OutputRows, write_rows};
-use super::scratch_directory;
+use super::{input_path, scratch_directory};
 
 /// Time without data after which the client sends an HTTP/2 ping to the service. The service may be silent for long
 /// while a large model computes. Servers with gRPC's C++ library close the connection if pings are more frequent than
@@ -38,6 +40,11 @@ const FILE_SIGNATURES: [(&[u8], &str); 5] = [
 /// Scores the rows and writes them with the scores.
 pub fn run(args: &ScoreArgs) -> Result<(), Failure> {
     let format = output_format(args)?;
+    if let Some(out) = &args.out {
+        let mut inputs: Vec<NamedInput> = args.input.iter().map(|path| ("IN", input_path(path))).collect();
+        inputs.extend(args.reference.iter().flat_map(|reference| reference_files(reference)));
+        check_output("--out", out, &inputs)?;
+    }
     // This copy of stdin must exist until all rows are written.
     let spooled = match args.input.as_deref() {
         Some(path) if path.as_os_str() == "-" => Some(StdinFile::from_stdin(&scratch_directory(&args.common))?),
@@ -85,7 +92,11 @@ async fn query_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let threads = args.common.thread_count();
     let datasets = DirectoryDatasets::open(directory, args.reference.as_deref(), &args.common, threads)?;
-    datasets.query(args.sql.as_deref().unwrap_or_default(), &StatementParameters::default()).await
+    let sql = args.sql.as_deref().unwrap_or_default();
+    if let Some(out) = &args.out {
+        datasets.check_output("--out", out, &statement_tables(sql))?;
+    }
+    datasets.query(sql, &StatementParameters::default()).await
 }
 
 /// Returns the rows of a file in the order of the file, with only the columns that are sent to the service or written.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use godwit_align::format_bytes;
 use godwit_cli::cli::{CommonArgs, LauncherName, SearchArgs, SearchEngine, SearchWorkerArgs};
 use godwit_cli::failure::{Failure, print, print_json};
 use godwit_columnar::TableFormat;
-use godwit_files::{AtomicFile, parent_directory};
+use godwit_files::{AtomicFile, OutputTarget, parent_directory};
 use godwit_model::ErrorKind;
 use godwit_pipeline::host_resources;
 use godwit_pipeline::observer::{Event, Observer};
@@ -21,6 +22,7 @@ use godwit_search::{
 };
 
 use super::cluster_run::ClusterRunOptions;
+use super::output_check::check_output;
 use super::scratch_directory;
 use crate::interruption;
 use crate::plural::pluralize;
@@ -170,19 +172,33 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
     if args.resume && command.output_path.is_none() {
         return usage("the checkpoint of a search is beside its output; --resume requires -out FILE");
     }
+    if (args.resume || args.cluster.on.is_some()) && command.output_path.as_deref().is_some_and(is_stream) {
+        return usage(
+            "--resume and --on write files beside the output; -out must be a file, not a device, pipe or socket",
+        );
+    }
     if let Some(hits) = &args.hits {
         if TableFormat::from_path(hits).is_none() {
             let name = hits.display();
             return usage(&format!("--hits {name} has no known format; end the name with .parquet or .arrow"));
         }
-        if [&command.output_path, &args.summary].into_iter().flatten().any(|other| is_same_path(other, hits)) {
-            return usage("--hits names the file of another output; use different names");
+        if is_stream(hits) {
+            let name = hits.display();
+            return usage(&format!("--hits {name} cannot be a device, pipe or socket; write to a file"));
         }
     }
-    [&command.output_path, &args.hits, &args.summary]
-        .into_iter()
-        .flatten()
-        .try_for_each(|path| check_writable(path))?;
+    let outputs: Vec<(&str, &Path)> =
+        [(output_option(command.program), &command.output_path), ("--hits", &args.hits), ("--summary", &args.summary)]
+            .into_iter()
+            .filter_map(|(option, path)| Some((option, path.as_deref()?)))
+            .collect();
+    for (at, (option, path)) in outputs.iter().enumerate() {
+        if !is_device(path) && outputs[..at].iter().any(|(_, other)| is_same_path(other, path)) {
+            return usage(&format!("{option} names the file of another output; use different names"));
+        }
+        check_writable(path)?;
+    }
+    check_inputs_remain(&outputs, command)?;
     match (args.cluster.on, &command.query_path, &command.output_path) {
         (None, _, out) => Ok(out.clone().unwrap_or_default()),
         (Some(_), Some(_), Some(out)) => Ok(out.clone()),
@@ -190,19 +206,52 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
     }
 }
 
+/// Returns the option of the search program that names its output.
+fn output_option(program: SearchProgram) -> &'static str {
+    match program {
+        SearchProgram::Mmseqs => "OUT",
+        SearchProgram::Diamond => "--out",
+        _ => "-out",
+    }
+}
+
+/// Rejects an output that is a file of the queries, subjects or database.
+fn check_inputs_remain(outputs: &[(&str, &Path)], command: &SearchCommand) -> Result<(), Failure> {
+    // Most outputs do not exist; listing the files of a large database is not needed then.
+    if !outputs.iter().any(|(_, path)| path.exists()) {
+        return Ok(());
+    }
+    let inputs = command.input_files();
+    outputs.iter().try_for_each(|(option, path)| check_output(option, path, &inputs))
+}
+
 /// Checks that this process may write an output.
 fn check_writable(path: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot write {}: {error}", path.display()));
-    if path.is_dir() {
-        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+    match OutputTarget::resolve(path).map_err(failed)? {
+        OutputTarget::File(file) => host_resources::check_writable(parent_directory(&file)).map_err(failed),
+        OutputTarget::Stream => Ok(()),
     }
-    host_resources::check_writable(parent_directory(path)).map_err(failed)
 }
 
-/// Returns whether two paths name the same file.
+/// Returns whether an output is written directly to a device, pipe or socket.
+fn is_stream(path: &Path) -> bool {
+    OutputTarget::resolve(path).is_ok_and(|target| target == OutputTarget::Stream)
+}
+
+/// Returns whether a path names a device such as /dev/null, which several outputs may name.
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_char_device())
+}
+
+/// Returns whether two outputs are the same file, also if one is a symbolic link to the other.
 fn is_same_path(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let file = match OutputTarget::resolve(path) {
+            Ok(OutputTarget::File(file)) => file,
+            _ => path.to_owned(),
+        };
+        let absolute = std::path::absolute(&file).unwrap_or(file);
         let directory = absolute.parent().and_then(|directory| directory.canonicalize().ok());
         directory.map_or(absolute.clone(), |directory| directory.join(absolute.file_name().unwrap_or_default()))
     };
@@ -272,6 +321,9 @@ fn report_outcome(
 ) -> Result<(), Failure> {
     if let Some(path) = &args.summary {
         write_summary(summary, path)?;
+    }
+    if summary.queries == 0 && summary.bytes == 0 {
+        progress.event(&Event::Warning { message: "there are no queries, so the output is empty".to_owned() });
     }
     let shares = &summary.cpu_seconds;
     progress.report(&format!(
@@ -360,16 +412,19 @@ fn spool_stdin(scratch: &Path) -> Result<TemporaryItem<tempfile::NamedTempFile>,
 
 /// Checks the files of queries and subjects.
 fn check_inputs(args: &SearchArgs, command: &SearchCommand, query: &Path) -> Result<(), Failure> {
-    check_query(query, command.tool_search.is_some() && args.engine == SearchEngine::Exact)?;
+    let requires_queries = command.tool_search.is_some();
+    check_query(query, requires_queries, requires_queries && args.engine == SearchEngine::Exact)?;
     check_subjects(command)
 }
 
-/// Rejects a file without queries, and a file that is not FASTA, which the search programs might misread as a sequence.
-fn check_query(query: &Path, begins_with_name: bool) -> Result<(), Failure> {
+/// Rejects a file that is not FASTA, which the search programs might misread as a sequence, and a file without queries if
+/// the program is not one of BLAST+, which write an empty output for it.
+fn check_query(query: &Path, requires_queries: bool, begins_with_name: bool) -> Result<(), Failure> {
     let wrong = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", query.display()));
     let bytes = std::fs::read(query).map_err(wrong)?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {
+        None if !requires_queries => Ok(()),
         None => {
             let message = format!("{} has no queries; it must be FASTA with at least one sequence", query.display());
             Err(Failure::new(ErrorKind::Input, message))

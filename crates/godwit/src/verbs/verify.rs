@@ -21,14 +21,16 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let of = pluralize(checks.len() as u64, "file");
     if let Some(FileCheck { path, outcome: VerifyOutcome::Corrupt { problem } }) = corrupt.clone().next() {
         let others = corrupt.count() - 1;
-        let more = if others > 0 { format!("; {others} more of {of} are corrupt") } else { String::new() };
-        let message = format!("{} is corrupt: {problem}{more}; fetch or create it again", path.display());
+        let more = if others > 0 { format!(" ({others} more of {of} corrupt)") } else { String::new() };
+        // Most problems of a BAM end with their remedy.
+        let remedy = if problem.ends_with(" again") { "" } else { "; fetch or create it again" };
+        let message = format!("{} is corrupt{more}: {problem}{remedy}", path.display());
         return Err(Failure::new(ErrorKind::Input, message));
     }
     let unreadable = checks.iter().filter(|check| matches!(check.outcome, VerifyOutcome::Unreadable { .. }));
     if let Some(FileCheck { path, outcome: VerifyOutcome::Unreadable { problem } }) = unreadable.clone().next() {
         let count = unreadable.count();
-        let message = format!("{} cannot be read ({count} of {of} files cannot be read): {problem}", path.display());
+        let message = format!("{} cannot be read ({count} of {of} unreadable): {problem}", path.display());
         return Err(Failure::new(ErrorKind::Machine, message));
     }
     match missing.clone().next() {
@@ -36,7 +38,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         Some(check) => {
             let count = missing.count();
             let path = check.path.display();
-            let message = format!("{path} is missing ({count} of {of} files are missing): copy it, or create it again");
+            let message = format!("{path} is missing ({count} of {of} missing): copy it, or create it again");
             Err(Failure::new(ErrorKind::Machine, message))
         }
     }

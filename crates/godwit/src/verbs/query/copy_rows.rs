@@ -9,9 +9,11 @@ use godwit_flight::{Client, Code, FlightError};
 use godwit_model::ErrorKind;
 use godwit_query::{CopyStatement, RecordFile, RecordHeader, RemoteRows, find_dataset};
 
+use super::statement_files::option_files;
 use super::{DirectoryDatasets, open_datasets, read_parameters};
 use crate::plural::pluralize;
 use crate::verbs::credentials::{connect, server_failure};
+use crate::verbs::output_check::check_output;
 use crate::verbs::row_output::OutputRows;
 
 /// Number of threads that read the datasets. A single thread keeps the order of the rows.
@@ -23,6 +25,7 @@ pub(super) async fn copy_rows(args: &QueryArgs, copy: &CopyStatement) -> Result<
         let problem = "COPY names the file and its format; remove --out and --format";
         return Err(Failure::new(ErrorKind::Usage, problem.to_owned()));
     }
+    check_output("TO", &copy.path, &option_files(args))?;
     let names = args.header_from.as_ref().map_or(&copy.tables[..], std::slice::from_ref);
     let is_optional = args.header_from.is_none();
     let parameters = read_parameters(args)?;
@@ -35,6 +38,10 @@ pub(super) async fn copy_rows(args: &QueryArgs, copy: &CopyStatement) -> Result<
         }
         None => {
             let datasets = open_datasets(args, READER_THREADS)?;
+            datasets.check_output("TO", &copy.path, &copy.tables)?;
+            if let Some(name) = &args.header_from {
+                datasets.check_output("TO", &copy.path, std::slice::from_ref(name))?;
+            }
             let schemas = local_schemas(&datasets, names, is_optional)?;
             (schemas, OutputRows::Local(datasets.query(&copy.query, &parameters).await?))
         }
