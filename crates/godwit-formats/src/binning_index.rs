@@ -19,6 +19,7 @@ mod tabix;
 mod tests;
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use godwit_model::Genome;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,12 @@ const BAI_MAX_BASES: u64 = (1 << 29) - 1;
 /// Bases by which alignments may extend past the end of the longest contig; htslib chooses the levels of a `.csi` index
 /// accordingly.
 const OVERHANG_BASES: u64 = 256;
+
+/// Returns the paths at which the index of a file may be, for each extension: `a.bam.bai` and `a.bai` for `a.bam`.
+pub fn index_paths<'a>(path: &'a Path, extensions: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
+    let appended = extensions.iter().map(|extension| path.with_added_extension(extension));
+    appended.chain(extensions.iter().map(|extension| path.with_extension(extension)))
+}
 
 /// A format of binning indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

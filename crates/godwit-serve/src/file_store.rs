@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use godwit_dataset::DatasetError;
 use godwit_files::FileStamp;
+use godwit_formats::binning_index::index_paths;
 use godwit_io::bgzf::{Reader, open_text_source};
 use godwit_io::crypt4gh::{self, FILE_SUFFIX};
 use godwit_io::random_access::{LocalFile, RandomAccess};
@@ -104,12 +105,6 @@ fn is_encrypted(path: &Path) -> bool {
     let name = path.as_os_str().as_encoded_bytes();
     let ending = name.len().checked_sub(FILE_SUFFIX.len()).map(|at| &name[at..]);
     ending.is_some_and(|ending| ending.eq_ignore_ascii_case(FILE_SUFFIX.as_bytes()))
-}
-
-/// Returns the possible paths of the index of a file, such as `a.bam.bai` and `a.bai` for `a.bam`.
-fn index_paths<'a>(path: &'a Path, endings: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
-    let appended = endings.iter().map(|ending| path.with_added_extension(ending));
-    appended.chain(endings.iter().map(|ending| path.with_extension(ending)))
 }
 
 fn local_file_snapshot(path: &Path, metadata: &Metadata) -> FileSnapshot {

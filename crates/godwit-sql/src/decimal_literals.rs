@@ -6,15 +6,14 @@
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable as _, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::prelude::cast;
 
-use crate::functions::input_schema;
+use crate::functions::rewrite_expressions;
 
 /// Largest number of digits of a decimal number in Arrow.
 const MAX_DIGITS: usize = 38;
@@ -36,20 +35,8 @@ impl AnalyzerRule for DecimalLiterals {
 
 /// Replaces the literals in the expressions of one node of a plan.
 fn make_literals_decimal(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut has_floats = false;
-    plan.apply_expressions(|expr| {
-        has_floats |= expr.exists(|expr| Ok(matches!(expr, Expr::Literal(ScalarValue::Float64(Some(_)), _))))?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if !has_floats {
-        return Ok(Transformed::no(plan));
-    }
-    let (schema, names) = (input_schema(&plan)?, NamePreserver::new(&plan));
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| Ok(rewrite_comparison(expr, &schema)))?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
-    })
+    let is_float = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Float64(Some(_)), _));
+    rewrite_expressions(plan, is_float, |expr, _, schema| Ok(rewrite_comparison(expr, schema)))
 }
 
 /// Replaces the literals of a comparison one of whose sides is decimal.

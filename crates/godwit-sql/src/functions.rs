@@ -109,21 +109,29 @@ impl AnalyzerRule for MacroExpander {
 
 /// Replaces the calls in the expressions of one node of a plan.
 fn expand_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let is_rewritten =
-        |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(of) if of.func.inner().is::<MacroFunction>()));
-    let mut names_one = false;
+    let is_call = |expr: &Expr| matches!(expr, Expr::ScalarFunction(of) if of.func.inner().is::<MacroFunction>());
+    rewrite_expressions(plan, is_call, expand_call)
+}
+
+/// Rewrites the expressions of one node of a plan from the inside out, if one of them satisfies `is_candidate`. Output
+/// columns keep their names. `rewrite` also gets the node, and the columns that its expressions may name.
+pub(crate) fn rewrite_expressions(
+    plan: LogicalPlan,
+    is_candidate: impl Fn(&Expr) -> bool,
+    rewrite: impl Fn(Expr, &LogicalPlan, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut has_candidate = false;
     plan.apply_expressions(|expr| {
-        names_one |= expr.exists(is_rewritten)?;
+        has_candidate |= expr.exists(|expr| Ok(is_candidate(expr)))?;
         Ok(TreeNodeRecursion::Continue)
     })?;
-    if !names_one {
+    if !has_candidate {
         return Ok(Transformed::no(plan));
     }
-    let schema = input_schema(&plan)?;
-    let (names, before) = (NamePreserver::new(&plan), plan.clone());
+    let (schema, names, before) = (input_schema(&plan)?, NamePreserver::new(&plan), plan.clone());
     plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| expand_call(expr, &before, &schema))?;
+        let rewritten = expr.transform_up(|expr| rewrite(expr, &before, &schema))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })
 }

@@ -218,6 +218,13 @@ fn local_location(path: &Path) -> Location {
     Location::Local(path.to_owned())
 }
 
+/// Returns the source and the destination of a copy of the directory `d` from a server to `mine`, or in the reverse
+/// direction.
+fn ends_of_copy(downloads: bool, served: &DataServer, mine: &Path) -> (Location, Location) {
+    let (remote, local) = (served.location("d"), local_location(&mine.join("d")));
+    if downloads { (remote, local) } else { (local, remote) }
+}
+
 /// Returns the paths below a directory with content, mode and time.
 fn directory_contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>, u32, i64)> {
     let mut found = Vec::new();

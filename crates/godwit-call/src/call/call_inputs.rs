@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_engines::caller::{Caller, NormalReads};
 use godwit_formats::bam;
-use godwit_formats::binning_index::DataDensity;
+use godwit_formats::binning_index::{DataDensity, index_paths};
 use godwit_formats::sam::Header;
 use godwit_io::bgzf;
 use godwit_io::bgzf::EOF_BLOCK;
@@ -304,18 +304,12 @@ fn read_cram_header(path: &Path, program: &Path) -> Result<(Genome, Header), Pip
 
 /// Returns the index beside a file, under any of the names that samtools accepts.
 pub fn find_index(path: &Path, endings: &[&str], maker: &str) -> Result<PathBuf, PipelineError> {
-    let candidates = index_candidates(path, endings);
+    // Both names of an extension come before those of the next one.
+    let candidates: Vec<PathBuf> = endings.chunks(1).flat_map(|ending| index_paths(path, ending)).collect();
     let found = candidates.iter().find(|candidate| candidate.is_file());
     found.cloned().ok_or_else(|| PipelineError::Missing {
         description: "the index",
         path: candidates[0].clone(),
         remedy: format!("create it with `{maker} {}`", path.display()),
     })
-}
-
-/// Returns the paths at which samtools looks for the index of a file.
-fn index_candidates(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
-    let appended = |ending: &&str| PathBuf::from(format!("{}.{ending}", path.display()));
-    let replaced = |ending: &&str| path.with_extension(ending);
-    endings.iter().flat_map(|ending| [appended(ending), replaced(ending)]).collect()
 }

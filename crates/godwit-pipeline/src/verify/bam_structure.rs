@@ -1,11 +1,11 @@
 //! Verification of a BAM without a manifest: the whole file is read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use godwit_formats::bam::{self, BamFile, RecordBuffer};
-use godwit_formats::binning_index::{IndexReadError, IndexSummary};
+use godwit_formats::binning_index::{IndexReadError, IndexSummary, index_paths};
 use godwit_io::bgzf::BgzfError;
 use godwit_io::random_access::LocalFile;
 use godwit_model::{RawRecord, SortKey, flags};
@@ -97,7 +97,7 @@ impl BamRecordCounts {
 /// an index, false if there is none, or an inner error with the first difference.
 fn compare_with_indexes(path: &Path, counts: &BamRecordCounts) -> Result<Result<bool, String>, PipelineError> {
     let mut is_indexed = false;
-    for index in find_indexes(path) {
+    for index in index_paths(path, &["bai", "csi"]).filter(|index| index.is_file()) {
         if let Some(problem) = compare_with_index(path, &index, counts)? {
             return Ok(Err(problem));
         }
@@ -151,13 +151,6 @@ fn count_difference(summary: &IndexSummary, counts: &BamRecordCounts) -> Option<
         && summary.unplaced_records.is_none_or(|records| records == counts.without_contig);
     let found = counts.records;
     (!same).then(|| format!("{indexed} records in the index, {found} in the file, compared by contig"))
-}
-
-/// Returns the indexes of a BAM that exist: `NAME.bam.bai`, `NAME.bam.csi`, `NAME.bai` and `NAME.csi`.
-fn find_indexes(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = ["bai", "csi"].map(|extension| path.with_added_extension(extension));
-    let short_names = ["bai", "csi"].map(|extension| path.with_extension(extension));
-    names.into_iter().chain(short_names).filter(|index| index.is_file())
 }
 
 /// Returns the message of the innermost cause of an error, which is the most specific message.

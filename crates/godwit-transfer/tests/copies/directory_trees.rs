@@ -136,10 +136,7 @@ fn a_file_with_a_name_of_255_bytes_resumes_where_it_was_stopped() {
             fs::create_dir(from.join("d")).unwrap();
             fs::write(from.join("d").join(&name), random_bytes(9, 48 * MIB)).unwrap();
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             let watch = RecordingObserver { stop_at: AtomicU64::new(12 << 20), ..RecordingObserver::default() };
             let slow = CopyOptions { bits_per_s: Some(300_000_000), ..options() };
             let stopped = run_observed_copy(&source, &target, &slow, &watch).await;
@@ -244,10 +241,7 @@ fn a_mirror_removes_nothing_of_what_could_not_be_listed_and_nothing_behind_a_lin
             }
             symlink(&outside, to.join("d/linked")).unwrap();
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             let sync = CopyOptions { sync: true, ..options() };
             let (summary, told) = run_copy_with_failures(&source, &target, &sync).await;
             assert_eq!((failed_paths(&told), summary.removed_files), (vec!["odd"], 2));
@@ -272,10 +266,7 @@ fn what_is_in_the_way_at_the_destination_keeps_nothing_else_from_arriving() {
             fs::create_dir_all(to.join("d/file")).unwrap();
             fs::write(to.join("d/directory"), "a file").unwrap();
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             let (summary, told) = run_copy_with_failures(&source, &target, &options()).await;
             assert_eq!(failed_paths(&told), ["directory", "directory/f", "directory/sub", "directory/sub/g", "file"]);
             assert_eq!(summary.files, 1);
@@ -316,10 +307,7 @@ fn files_that_vanish_or_shrink_during_the_copy_are_reported_and_all_others_arriv
                 fs::write(from.join("d").join(name), random_bytes(1, size)).unwrap();
             }
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             let directory = from.join("d");
             let change = move || {
                 fs::remove_dir_all(directory.join("gone-directory")).unwrap();

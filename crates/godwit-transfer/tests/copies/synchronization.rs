@@ -58,10 +58,7 @@ fn synchronizing_keeps_files_that_the_filters_exclude_and_hidden_files() {
             write_files(from, &["d/a.bam", "d/tmp/x"]);
             write_files(to, &["d/.hidden", "d/old.bam", "d/notes.txt", "d/tmp/cache", "d/e/old.bam", "d/e/notes.txt"]);
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             let exclude = CopyOptions { exclude: vec!["tmp".into(), "*.txt".into()], ..sync() };
             let summary = run_copy(&source, &target, &exclude).await.unwrap();
             assert_eq!((summary.files, summary.removed_files), (1, 2));
@@ -99,10 +96,7 @@ fn names_that_only_end_like_those_of_partial_files_are_copied() {
             let names = ["x.godwit-journal", "x.godwit-journal-new", "x.godwit-part"];
             write_files(&from.join("d"), &names);
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             assert_eq!(run_copy(&source, &target, &sync()).await.unwrap().files, 3);
             assert_eq!(file_names(&to.join("d")), names);
         });
@@ -118,10 +112,7 @@ fn a_changed_mode_is_copied_though_the_file_is_up_to_date() {
             write_files(from, &["d/f"]);
             fs::write(from.join("d/long"), random_bytes(1, MIB)).unwrap();
             let served = DataServer::start(&there).await;
-            let (source, target) = match downloads {
-                true => (served.location("d"), local_location(&mine.join("d"))),
-                false => (local_location(&mine.join("d")), served.location("d")),
-            };
+            let (source, target) = ends_of_copy(downloads, &served, &mine);
             run_copy(&source, &target, &options()).await.unwrap();
             for (name, mode) in [("f", 0o751), ("long", 0o440)] {
                 fs::set_permissions(from.join("d").join(name), fs::Permissions::from_mode(mode)).unwrap();

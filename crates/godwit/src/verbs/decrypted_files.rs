@@ -16,8 +16,8 @@ use godwit_model::message_with_causes;
 
 /// Size in bytes of the buffer for decrypting a file.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Extensions of index files, which are appended to the name of the data file.
-const INDEX_EXTENSIONS: [&str; 4] = ["bai", "csi", "crai", "tbi"];
+/// Extensions of the indexes of reads and variants, which are appended to the name of the data file.
+pub(super) const INDEX_EXTENSIONS: [&str; 4] = ["bai", "csi", "crai", "tbi"];
 
 /// Temporary decrypted files. Dropping this value removes them.
 pub(super) struct DecryptedFiles {

@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use godwit_cram::IndexEntry;
 use godwit_formats::bam::BamFile;
-use godwit_formats::binning_index::{IndexReadError, IndexSummary};
+use godwit_formats::binning_index::{IndexReadError, IndexSummary, index_paths};
 use godwit_io::bgzf;
 use godwit_io::random_access::LocalFile;
 use godwit_pipeline::{AlignmentsError, PipelineError};
-
-use super::index_candidates;
 
 /// Extensions of the indexes of a BAM, in the order in which they are used.
 pub(super) const BAM_INDEX_EXTENSIONS: [&str; 2] = ["bai", "csi"];
@@ -32,7 +30,7 @@ pub(super) fn check_bam_indexes(path: &Path) -> Result<(), PipelineError> {
     let source = LocalFile::open(path).map_err(PipelineError::file("read", path))?;
     let bam = BamFile::open(Arc::new(source)).map_err(failed)?;
     let contigs = bam.genome().contigs().len();
-    for index in index_candidates(path, &BAM_INDEX_EXTENSIONS).into_iter().filter(|index| index.is_file()) {
+    for index in index_paths(path, &BAM_INDEX_EXTENSIONS).filter(|index| index.is_file()) {
         let summary = IndexSummary::read(&index, contigs).map_err(|error| index_read_error(path, &index, error))?;
         let mismatch = bam.find_index_mismatch(&summary.contig_chunks, MAX_COMPARED_PLACES).map_err(failed)?;
         if let Some(mismatch) = mismatch {

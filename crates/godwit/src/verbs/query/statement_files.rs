@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use godwit_cli::cli::QueryArgs;
 use godwit_cli::failure::Failure;
 use godwit_dataset::DatasetKind;
+use godwit_formats::binning_index::index_paths;
 use godwit_model::GlobPattern;
 use godwit_query::find_dataset;
 
 use super::DirectoryDatasets;
+use crate::verbs::decrypted_files::INDEX_EXTENSIONS;
 use crate::verbs::output_check::{NamedInput, check_output, reference_files};
-
-/// Extensions of the indexes of reads and variants.
-const INDEX_EXTENSIONS: [&str; 4] = ["bai", "csi", "crai", "tbi"];
 
 impl DirectoryDatasets<'_> {
     /// Rejects an output that is a file of one of the datasets that a statement reads, or of its index. `tables` are the
@@ -50,9 +49,7 @@ fn dataset_files(path: PathBuf) -> Vec<NamedInput> {
     if let Ok(entries) = std::fs::read_dir(&path) {
         return entries.filter_map(|entry| Some(("the dataset", entry.ok()?.path()))).collect();
     }
-    let indexes = INDEX_EXTENSIONS
-        .iter()
-        .flat_map(|extension| [path.with_added_extension(extension), path.with_extension(extension)]);
+    let indexes = index_paths(&path, &INDEX_EXTENSIONS);
     let mut files: Vec<NamedInput> = indexes.map(|index| ("the index of the dataset", index)).collect();
     files.push(("the dataset", path));
     files
