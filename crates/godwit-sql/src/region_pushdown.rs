@@ -83,15 +83,18 @@ fn constraints_of(condition: &Expr) -> Vec<RegionConstraint> {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
             intersect_all(&constraints_of(left), &constraints_of(right))
         }
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let mut places = [constraints_of(left), constraints_of(right)].concat();
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
+            let mut places = Vec::new();
+            for operand in alternatives(condition) {
+                let found = constraints_of(operand);
+                if places.len() + found.len() > MAX_CONSTRAINTS || found.contains(&RegionConstraint::UNCONSTRAINED) {
+                    return vec![RegionConstraint::UNCONSTRAINED];
+                }
+                places.extend(found);
+            }
             // `region(..)` has two conditions on the start, which give the same constraint.
             places.dedup();
-            if places.len() > MAX_CONSTRAINTS || places.contains(&RegionConstraint::UNCONSTRAINED) {
-                vec![RegionConstraint::UNCONSTRAINED]
-            } else {
-                places
-            }
+            places
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let place = match (column_name(left), column_name(right)) {
@@ -123,6 +126,17 @@ fn constraints_of(condition: &Expr) -> Vec<RegionConstraint> {
         }
         _ => vec![RegionConstraint::UNCONSTRAINED],
     }
+}
+
+/// Returns the operands of a chain of `OR`. A loop, because generated statements have chains of thousands of regions.
+fn alternatives(condition: &Expr) -> impl Iterator<Item = &Expr> {
+    let (mut rest, mut operands) = (condition, Vec::new());
+    while let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) = rest {
+        operands.push(&**right);
+        rest = left;
+    }
+    operands.push(rest);
+    operands.into_iter().rev()
 }
 
 /// Returns the constraint that a comparison `column op value` implies; `None` if it implies none.
