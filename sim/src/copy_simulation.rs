@@ -16,6 +16,8 @@ use crate::random::Random;
 
 /// The simulated time after which a copy counts as hanging.
 const MAX_SIMULATED_TIME: Duration = Duration::from_secs(20_000);
+/// The number of blocks of a late connection that an idle connection requests at a time.
+const DUPLICATE_REQUEST_BLOCKS: u64 = 2;
 
 /// The statistics of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -297,12 +299,14 @@ impl CopySimulation {
             }
         }
         // Limit the blocks that are sent twice. Such a block was in flight on a connection that broke or was closed, or
-        // it was requested on two connections because one was stalled or late.
+        // it was requested on two connections because one was stalled or late. At the end of a process, each idle
+        // connection requests the last blocks of a late one.
         let ended = self.outcome.broken_connections
             + self.outcome.closed_connections
             + self.outcome.connection_count_changes
             + u64::from(self.outcome.process_starts);
-        let allowed = self.in_flight * ended + self.outcome.blocks / 50;
+        let at_the_end = DUPLICATE_REQUEST_BLOCKS * self.in_flight * u64::from(self.outcome.process_starts);
+        let allowed = self.in_flight * ended + at_the_end + self.outcome.blocks / 50;
         if self.outcome.resent_blocks > allowed {
             let resent = self.outcome.resent_blocks;
             return Err(format!("{resent} blocks were sent twice, the limit is {allowed}: {:?}", self.outcome));
