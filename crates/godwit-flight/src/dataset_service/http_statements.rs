@@ -159,10 +159,10 @@ fn parameter_column(value: &Value) -> Result<ArrayRef, String> {
         Value::Null => Arc::new(NullArray::new(1)),
         Value::Bool(value) => Arc::new(BooleanArray::from(vec![*value])),
         Value::String(text) => Arc::new(StringArray::from(vec![text.as_str()])),
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(integer), _) => Arc::new(Int64Array::from(vec![integer])),
-            (None, Some(number)) => Arc::new(Float64Array::from(vec![number])),
-            (None, None) => return Err(format!("the parameter {number} is out of range")),
+            (None, Some(integer)) => Arc::new(arrow_array::UInt64Array::from(vec![integer])),
+            (None, None) => Arc::new(Float64Array::from(vec![number.as_f64()])),
         },
         Value::Array(_) | Value::Object(_) => {
             return Err("a parameter must be a text, a number, a boolean or null".to_owned());
@@ -295,10 +295,12 @@ mod tests {
 
     #[test]
     fn parameters_keep_their_types() {
-        let statement = json_statement(br#"{"sql": "SELECT $1", "parameters": ["a", 7, 1.5, true, null]}"#).unwrap();
+        let statement =
+            json_statement(br#"{"sql": "SELECT $1", "parameters": ["a", 7, 18446744073709551615, 1.5, true, null]}"#)
+                .unwrap();
         let row = super::super::decode_batch(&statement.parameters).unwrap().unwrap();
         let types = row.schema().fields().iter().map(|field| field.data_type().to_string()).collect::<Vec<_>>();
-        assert_eq!(types, ["Utf8", "Int64", "Float64", "Boolean", "Null"]);
+        assert_eq!(types, ["Utf8", "Int64", "UInt64", "Float64", "Boolean", "Null"]);
         assert!(json_statement(br#"{"sql": "SELECT $1", "parameters": [[1]]}"#).unwrap_err().contains("a text"));
         assert!(json_statement(br#"{"sql": "SELECT 1", "rows": 7}"#).unwrap_err().contains("rows"));
     }
