@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use godwit_auth::now_unix_s;
+use godwit_auth::{now_unix_s, random_bytes};
 use godwit_dataset::Principal;
-use godwit_flight::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_protocol::to_json;
@@ -46,11 +45,8 @@ impl std::fmt::Debug for DelegationKey {
 
 impl DelegationKey {
     /// Returns a random key.
-    pub(crate) fn random() -> Result<Self, Status> {
-        let mut secret = [0; 32];
-        let filled = getrandom::fill(&mut secret);
-        filled.map_err(|error| Status::internal(format!("cannot generate random numbers: {error}")))?;
-        Ok(Self(blake3::derive_key("godwit 2026-11 grants of files", &secret)))
+    pub(crate) fn random() -> Self {
+        Self(blake3::derive_key("godwit 2026-11 grants of files", &random_bytes::<32>()))
     }
 
     /// Returns a token that permits reading below a path.
@@ -140,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_token_for_a_session_authorizes_nothing_else() {
-        let key = DelegationKey::random().unwrap();
+        let key = DelegationKey::random();
         let principal =
             key.authenticate(key.issue_write_token(&Principal::default(), "s1").unwrap().as_bytes()).unwrap();
         assert!(authorize_write(&principal, "s1").is_ok() && authorize_write(&principal, "s2").is_err());
@@ -156,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_read_token_is_for_one_path_and_cannot_be_forged_or_changed() {
-        let key = DelegationKey::random().unwrap();
+        let key = DelegationKey::random();
         let token = key.issue_read_token(&Principal::default(), "/runs/7/").unwrap();
         let principal = key.authenticate(token.as_bytes()).unwrap();
         for fine in ["runs/7", "/runs/7/S.bam", "runs/7/a/b"] {
@@ -172,7 +168,7 @@ mod tests {
             assert!(key.authenticate(&changed).is_none(), "{at}");
             assert!(key.authenticate(&token.as_bytes()[..at]).is_none(), "{at}");
         }
-        assert!(DelegationKey::random().unwrap().authenticate(token.as_bytes()).is_none());
+        assert!(DelegationKey::random().authenticate(token.as_bytes()).is_none());
         let late = key.issue_read_token_until(&Principal::default(), "runs", 1).unwrap();
         assert!(key.authenticate(late.as_bytes()).is_none());
     }

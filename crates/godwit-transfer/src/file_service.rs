@@ -121,25 +121,25 @@ impl DirectoryFileService {
     ///
     /// let root = tempfile::tempdir()?;
     /// std::fs::write(root.path().join("a.bam"), "BAM")?;
-    /// let service = DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default())?;
+    /// let service = DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default());
     /// let info = service.file_info(Principal::default(), r#"godwit.files.info {"path": "a.bam"}"#.into()).await?;
     /// assert_eq!((info.bytes, info.tickets.len()), (3, 1));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new(root: PathBuf, options: FileServiceOptions) -> Result<Self, Status> {
+    pub fn new(root: PathBuf, options: FileServiceOptions) -> Self {
         let references = ReferenceStore::new(options.references.clone(), options.threads);
         let inner = FileServiceState {
             root,
             relay: Relay::new(options.ca_certificates.clone(), options.relay_cache.clone()),
             options,
-            delegation_key: DelegationKey::random()?,
+            delegation_key: DelegationKey::random(),
             block_hashes: Arc::default(),
             delta_service: DeltaService::new(Arc::new(references)),
             sessions: UploadSessions::default(),
             running_fetches: Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
     }
 }
 
@@ -272,7 +272,7 @@ impl FileServiceState {
         }
         let (name, session) = match request.session {
             Some(name) => (name.clone(), self.sessions.find_session(principal, &name)?),
-            None => self.sessions.start_session(principal, &request.base_path, FileReceiver::new(&base, true))?,
+            None => self.sessions.start_session(principal, &request.base_path, FileReceiver::new(&base, true)),
         };
         wait_for_ended_copies();
         let beginning = session.start_lock.lock();

@@ -38,7 +38,7 @@
 //! # }
 //! # let (root, local) = (tempfile::tempdir()?, tempfile::tempdir()?);
 //! # fs::write(root.path().join("a.bam"), "abc")?;
-//! # let files = Arc::new(DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default())?);
+//! # let files = Arc::new(DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default()));
 //! # let options = DatasetServiceOptions::default();
 //! # let service = DatasetService::with_files(Arc::new(NoDatasets), None, Some(files), options);
 //! # let (routes, security) = (service.routes(), ConnectionSecurity::default());
@@ -103,7 +103,6 @@ mod file_receiver;
 mod file_service;
 mod journal;
 mod prefetch_plan;
-mod random_id;
 mod relay;
 mod remote_files;
 mod server_errors;

@@ -72,7 +72,7 @@ const MAX_CHANGE_ATTEMPTS: u32 = 3;
 /// # }
 /// # let root = tempfile::tempdir()?;
 /// # std::fs::write(root.path().join("a.bam"), "abc")?;
-/// # let files = Arc::new(DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default())?);
+/// # let files = Arc::new(DirectoryFileService::new(root.path().to_owned(), FileServiceOptions::default()));
 /// # let options = DatasetServiceOptions::default();
 /// # let service = DatasetService::with_files(Arc::new(NoDatasets), None, Some(files), options);
 /// # let (routes, security) = (service.routes(), ConnectionSecurity::default());

@@ -79,7 +79,7 @@ impl DataServer {
     }
 
     async fn start_with(root: &Path, address: SocketAddr, options: FileServiceOptions) -> Self {
-        Self::start_service(Arc::new(DirectoryFileService::new(root.to_owned(), options).unwrap()), address).await
+        Self::start_service(Arc::new(DirectoryFileService::new(root.to_owned(), options)), address).await
     }
 
     async fn start_service(files: Arc<dyn FileService>, address: SocketAddr) -> Self {
@@ -534,7 +534,7 @@ fn a_directory_that_cannot_be_listed_is_not_taken_for_an_absent_one() {
         fs::create_dir(mine.join("d")).unwrap();
         fs::write(mine.join("d/file"), "x").unwrap();
         let options = FileServiceOptions { writable: true, ..FileServiceOptions::default() };
-        let files = UnlistableFiles(DirectoryFileService::new(there.clone(), options).unwrap());
+        let files = UnlistableFiles(DirectoryFileService::new(there.clone(), options));
         let served = DataServer::start_service(Arc::new(files), own_address()).await;
         let mirror = CopyOptions { sync: true, ..self::options() };
         let copied = run_copy(&local_location(&mine.join("d")), &served.location("d"), &mirror).await;

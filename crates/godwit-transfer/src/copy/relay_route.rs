@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use godwit_auth::random_bytes;
 use parking_lot::Mutex;
 
 use super::CopyOperation;
@@ -11,7 +12,6 @@ use crate::control_client::ControlClient;
 use crate::credentials::Credentials;
 use crate::error::TransferError;
 use crate::location::Location;
-use crate::random_id::random_id;
 use crate::selection::split_glob;
 
 /// A relay, and the delegation tokens with which the relay accesses the servers behind it.
@@ -47,7 +47,7 @@ impl RelayRoute {
             return Err(TransferError::rejected(format!("{relay} is not the URL of a server, as --relay requires")));
         };
         let control = Arc::new(ControlClient::connect(remote, credentials, retry_timeout).await?);
-        Ok(Self { control, tokens: Mutex::default(), copy_id: random_id()? })
+        Ok(Self { control, tokens: Mutex::default(), copy_id: hex::encode(random_bytes::<32>()) })
     }
 
     /// Requests a delegation token from each source, which allows the relay to read the files.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use godwit_auth::random_bytes;
+
 use super::{Compression, CopyOptions};
 use crate::control_client::ControlClient;
 use crate::credentials::Credentials;
@@ -10,7 +12,6 @@ use crate::error::TransferError;
 use crate::fetch_request::{CompressionKind, FetchRequest};
 use crate::file_listing::EntryFailure;
 use crate::location::{Location, RemoteLocation};
-use crate::random_id::random_id;
 use godwit_transfer_session::copy_events::{CopyObserver, CopySummary};
 
 /// Time between two requests for progress.
@@ -42,7 +43,7 @@ pub(super) async fn request_third_party_copy(
         granted.push((source.to_string(), control.request_read_token(path).await?));
     }
     let request = FetchRequest {
-        copy_id: random_id()?,
+        copy_id: hex::encode(random_bytes::<32>()),
         sources: granted,
         destination: destination.path.clone(),
         mode: options.mode,

@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn service(root: &Path, options: FileServiceOptions) -> DirectoryFileService {
-        DirectoryFileService::new(root.to_owned(), options).expect("it succeeds")
+        DirectoryFileService::new(root.to_owned(), options)
     }
 
     fn run<T: serde::Serialize>(

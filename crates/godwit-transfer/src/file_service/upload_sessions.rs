@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use godwit_auth::random_bytes;
 use godwit_dataset::Principal;
 use parking_lot::Mutex;
 
@@ -13,7 +14,6 @@ use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
 use crate::file_receiver::{FileReceiver, IncomingFile};
-use crate::random_id::random_id;
 use godwit_transfer_session::blake3_tree::block_count;
 
 /// Idle time after which a session may be removed; this happens when another session starts. The journals of its files
@@ -67,8 +67,8 @@ impl UploadSessions {
         principal: &Principal,
         base: &str,
         receiver: FileReceiver,
-    ) -> Result<(String, Arc<UploadSession>), TransferError> {
-        let name = random_id()?;
+    ) -> (String, Arc<UploadSession>) {
+        let name = hex::encode(random_bytes::<32>());
         let session = Arc::new(UploadSession {
             principal: principal.name().to_owned(),
             base_path: base.to_owned(),
@@ -81,7 +81,7 @@ impl UploadSessions {
         open.retain(|_, session| session.last_used.lock().elapsed() < SESSION_LIFETIME);
         self.file_owners.lock().retain(|_, owner| owner.incoming_file.strong_count() > 0);
         open.insert(name.clone(), session.clone());
-        Ok((name, session))
+        (name, session)
     }
 
     /// Returns the session with this name, and records its use.
@@ -167,8 +167,7 @@ mod tests {
     fn a_session_takes_over_a_file_from_an_earlier_session_of_its_client_and_never_from_a_later_one() {
         let directory = tempfile::tempdir().unwrap();
         let sessions = UploadSessions::default();
-        let begin =
-            || sessions.start_session(&Principal::default(), "", FileReceiver::new(directory.path(), true)).unwrap().1;
+        let begin = || sessions.start_session(&Principal::default(), "", FileReceiver::new(directory.path(), true)).1;
         let source = directory.path().join("source");
         std::fs::write(&source, vec![7; 3 << 20]).unwrap();
         let entry = Entry::from_metadata("f".to_owned(), &std::fs::metadata(&source).unwrap());

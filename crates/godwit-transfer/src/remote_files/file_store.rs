@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use godwit_auth::random_bytes;
 use godwit_flight::{Answered, BatchSender, Client, FlightDescriptor, FlightError};
 use godwit_transfer_session::blake3_tree::block_count;
 use godwit_transfer_session::ranges::RangeSet;
@@ -20,7 +21,6 @@ use crate::copy_protocol::{
 };
 use crate::error::TransferError;
 use crate::file_listing::Entry;
-use crate::random_id::random_id;
 
 /// Number of batches that may wait between the thread that reads the file and the connection.
 const BATCH_QUEUE_LENGTH: usize = 2;
@@ -101,7 +101,7 @@ impl RemoteFiles {
             let control = &call.0.control;
             let outcome = match control.connected_client().await {
                 Ok(client) => {
-                    command.attempt = random_id()?;
+                    command.attempt = hex::encode(random_bytes::<32>());
                     let outcome = store.send(&client, command).await;
                     // Until the outcome is known, a server may still carry out this attempt.
                     command.earlier_attempts.push(std::mem::take(&mut command.attempt));

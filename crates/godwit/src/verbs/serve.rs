@@ -215,8 +215,7 @@ fn open_file_service(
         threads: args.common.thread_count(),
         rules,
     };
-    let files = DirectoryFileService::new(args.root.clone(), options);
-    Ok(Some(Arc::new(files.map_err(file_service_failure)?)))
+    Ok(Some(Arc::new(DirectoryFileService::new(args.root.clone(), options))))
 }
 
 /// Opens the cache for relayed files in a directory.
@@ -319,10 +318,6 @@ fn statement_engine(
         .map(|policy_store| Box::new(move |principal: &Principal| policy_store.encode_grants(principal)) as _);
     let scratch = super::scratch_directory(&args.common);
     Arc::new(ProcessSqlEngine::with_grants(command, limits, scratch, encode_grants))
-}
-
-fn file_service_failure(status: godwit_flight::Status) -> Failure {
-    Failure::new(ErrorKind::Machine, status.message().to_owned())
 }
 
 /// Returns a flag that SIGHUP sets, which requests the server to reload its authentication files. If stdin is a
