@@ -31,5 +31,7 @@ pub use journal::{Journal, JournalEntry, line_checksum};
 pub use journal_file::{BUSY_MESSAGE, JournalFile};
 pub use locked_file::{LockedFile, is_file_at_path, is_locked};
 pub use output_target::{OutputTarget, is_stdout, open_stream};
-pub use paths::{is_relative_descendant, is_same_file, parent_directory, set_attributes, sync_directory};
+pub use paths::{
+    create_directories, is_relative_descendant, is_same_file, parent_directory, set_attributes, sync_directory,
+};
 pub use spill::{Spill, create_unnamed_file};

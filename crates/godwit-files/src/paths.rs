@@ -39,6 +39,17 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Creates a directory and its parents, unless they exist.
+///
+/// # Errors
+/// The I/O error of the file system. If a file has the name of one of them, the message names the file.
+pub fn create_directories(path: &Path) -> io::Result<()> {
+    let Err(error) = fs::create_dir_all(path) else { return Ok(()) };
+    let is_file = |place: &&Path| fs::metadata(place).is_ok_and(|found| !found.is_dir());
+    let Some(file) = path.ancestors().find(is_file) else { return Err(error) };
+    Err(io::Error::new(error.kind(), format!("{} is not a directory; move it away", file.display())))
+}
+
 /// Returns whether a relative path stays below its base directory.
 pub fn is_relative_descendant(name: &str) -> bool {
     !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))

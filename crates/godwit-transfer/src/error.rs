@@ -142,6 +142,10 @@ impl TransferError {
         move |source| Self::Io { operation, path, source }
     }
 
+    pub(crate) fn busy(path: &Path) -> Self {
+        Self::Busy { location: path.display().to_string() }
+    }
+
     pub(crate) fn rejected(problem: impl Into<String>) -> Self {
         Self::Rejected { problem: problem.into() }
     }

@@ -1,8 +1,9 @@
 //! The writing end of a copy: files are received block by block, and have temporary names until they are complete.
 //!
-//! A file of one block is written, synced to disk and renamed when the block arrives. A file of several blocks has a
+//! A file of one block is written, synced to disk and named when the block arrives. A file of several blocks has a
 //! journal beside it, and is renamed after its blocks were compared with the hashes of the source. Only blocks that
-//! match their hashes are written. The lock of the journal keeps other copies from writing a file of the same path.
+//! match their hashes are written. The lock of the journal keeps other copies from writing a file of the same path; a new
+//! file of one block needs no lock.
 
 mod atomic_incoming_file;
 mod operations;
@@ -10,18 +11,20 @@ mod partial_file;
 mod symbolic_links;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, FileTimes, Permissions};
+use std::fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arrow_array::RecordBatch;
-use godwit_files::{is_file_at_path, parent_directory, sync_directory};
+use godwit_files::{create_directories, is_file_at_path, parent_directory, sync_directory};
 use godwit_transfer_session::blake3_tree::{BlockHash, block_byte_range, block_count};
 use godwit_transfer_session::ranges::RangeSet;
 use parking_lot::{Mutex, RwLock};
+use rustix::fs::{AtFlags, CWD, fstatfs, linkat};
 
 use crate::checksum_lists::ExpectedChecksums;
 use crate::copy_protocol::{BlockBatch, BlockReport, FileError, IncomingBlock, ReceiverState};
@@ -35,7 +38,7 @@ pub(crate) use atomic_incoming_file::AtomicIncomingFile;
 use godwit_transfer_session::partial_paths::{PART_SUFFIX, is_partial_path, partial_path};
 pub(crate) use operations::{CopyReceiver, wait_for_ended_copies};
 use partial_file::{
-    PartialFile, create_directory, create_part_file, discard_partial_file, lock_name, open_journal, open_partial_file,
+    PartialFile, create_part_file, discard_partial_file, has_partial_file, lock_name, open_journal, open_partial_file,
     recorded_blocks, remove_part_file, update_mode,
 };
 
@@ -204,7 +207,7 @@ impl FileReceiver {
         let _operation = self.start_operation()?;
         let target_path = self.target_path(&entry)?;
         if entry.is_directory {
-            create_directory(&target_path)?;
+            create_directories(&target_path).map_err(TransferError::io_error("create", &target_path))?;
             self.directories.lock().push((target_path.clone(), entry));
             return Ok(ReceiverState::Complete);
         }
@@ -214,22 +217,10 @@ impl FileReceiver {
         let parent = parent_directory(&target_path);
         // Most directories already exist, and checking that is cheaper than trying to create them.
         if !parent.is_dir() {
-            create_directory(parent)?;
+            create_directories(parent).map_err(TransferError::io_error("create", parent))?;
         }
         let (have, state) = match fs::metadata(&target_path) {
-            Ok(found) if found.is_dir() => {
-                let problem = "the destination has a directory of this name, but the source has a file; move the \
-                               directory away";
-                return Err(TransferError::io_error("write", &target_path)(io::Error::new(
-                    io::ErrorKind::IsADirectory,
-                    problem,
-                )));
-            }
-            Ok(found) if !found.is_file() => {
-                let problem = "the destination has a device, pipe or socket of this name, but the source has a file; move \
-                               it away, or copy to another name";
-                return Err(TransferError::io_error("write", &target_path)(io::Error::other(problem)));
-            }
+            Ok(found) if !found.is_file() => return Err(conflict_error(&target_path, &found, "file")),
             Ok(found) if entry.has_same_size_and_time(&found) => {
                 self.verify_existing(&entry, &target_path)?;
                 update_mode(&target_path, &entry, &found)?;
@@ -301,7 +292,7 @@ impl FileReceiver {
             IncomingFileState::SingleBlock => None,
             IncomingFileState::Partial(open) => Some(open.file.clone()),
             IncomingFileState::TakenOver => {
-                return Err(TransferError::Busy { location: incoming.target_path.display().to_string() });
+                return Err(TransferError::busy(&incoming.target_path));
             }
             IncomingFileState::Complete => return Ok(true),
         };
@@ -316,18 +307,22 @@ impl FileReceiver {
                 open.block_hashes[came.block_index as usize] = Some(hash);
             }
             IncomingFileState::TakenOver => {
-                return Err(TransferError::Busy { location: incoming.target_path.display().to_string() });
+                return Err(TransferError::busy(&incoming.target_path));
             }
             IncomingFileState::SingleBlock | IncomingFileState::Complete => {}
         }
         Ok(true)
     }
 
-    /// Writes the only block of a file to a temporary file and commits the file. The name is locked meanwhile, and blocks
-    /// that an earlier copy left of the file are discarded.
+    /// Writes the only block of a file and commits the file. Unless the file is new, it is written under a temporary name;
+    /// its name is locked meanwhile, and blocks that an earlier copy left of the file are discarded.
     fn write_single_block_file(&self, incoming: &IncomingFile, data: &[u8]) -> Result<(), TransferError> {
         let mut state = incoming.state.lock();
         if matches!(*state, IncomingFileState::Complete) {
+            return Ok(());
+        }
+        if self.create_new_file(incoming, data)? {
+            *state = IncomingFileState::Complete;
             return Ok(());
         }
         let journal = lock_name(&incoming.target_path, incoming.take_over, &self.has_ended)?;
@@ -348,6 +343,47 @@ impl FileReceiver {
         unlocked
     }
 
+    /// Creates a file of one block, if it is new. Returns false if the file must be written under a temporary name.
+    fn create_new_file(&self, incoming: &IncomingFile, data: &[u8]) -> Result<bool, TransferError> {
+        let IncomingFile { target_path, entry, .. } = incoming;
+        let is_new = fs::symlink_metadata(target_path).is_err() && !has_partial_file(target_path);
+        if !is_new || self.expected_checksums.contains_key(&entry.path) {
+            return Ok(false);
+        }
+        match self.link_unnamed_file(target_path, entry, data) {
+            Ok(()) => Ok(true),
+            // Another copy has created the file meanwhile, maybe from a later version of the source.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let is_same = fs::metadata(target_path).is_ok_and(|found| entry.has_same_size_and_time(&found));
+                if is_same { Ok(true) } else { Err(TransferError::busy(target_path)) }
+            }
+            // The attempt with a temporary name succeeds or reports the reason.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Writes an unnamed file (`O_TMPFILE`), which gets its name when it is complete and synced to disk. It needs no lock,
+    /// because the link replaces nothing: creating and removing a journal takes longer than writing a small file.
+    ///
+    /// # Errors
+    /// The I/O error of the file system, which may not support unnamed files; [`io::ErrorKind::AlreadyExists`] if the
+    /// file exists; [`io::ErrorKind::Unsupported`] on btrfs.
+    fn link_unnamed_file(&self, target: &Path, entry: &Entry, data: &[u8]) -> io::Result<()> {
+        let parent = parent_directory(target);
+        let file = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(parent)?;
+        // On btrfs (Linux 6), syncing a file without a name has no effect (`btrfs_log_inode_parent`): after a power
+        // failure the file would be empty.
+        if fstatfs(&file)?.f_type == libc::BTRFS_SUPER_MAGIC {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        file.write_all_at(data, 0)?;
+        apply_mode_and_time(&file, entry)?;
+        file.sync_all()?;
+        linkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), CWD, target, AtFlags::SYMLINK_FOLLOW)?;
+        self.changed_directories.lock().insert(parent.to_owned());
+        Ok(())
+    }
+
     /// Compares the complete file at `part` with its expected checksum, sets its mode and time, syncs it to disk and
     /// renames it.
     fn commit_file(&self, target: &Path, entry: &Entry, file: &File, part: &Path) -> Result<(), TransferError> {
@@ -366,7 +402,7 @@ impl FileReceiver {
                 return Err(TransferError::io_error("write", target)(removed));
             }
             let is_named = is_file_at_path(file, target).map_err(TransferError::io_error("inspect", target))?;
-            return if is_named { Ok(()) } else { Err(TransferError::Busy { location: target.display().to_string() }) };
+            return if is_named { Ok(()) } else { Err(TransferError::busy(target)) };
         }
         fs::rename(part, target).map_err(TransferError::io_error("rename", target))?;
         self.changed_directories.lock().insert(parent_directory(target).to_owned());
@@ -390,7 +426,7 @@ impl FileReceiver {
         let open = match &mut *state {
             IncomingFileState::Partial(open) => open,
             IncomingFileState::TakenOver => {
-                return Err(TransferError::Busy { location: incoming.target_path.display().to_string() });
+                return Err(TransferError::busy(&incoming.target_path));
             }
             IncomingFileState::SingleBlock | IncomingFileState::Complete => return Ok(RangeSet::default()),
         };
@@ -480,6 +516,15 @@ fn resolve_below(directory: &Path, path: &str) -> Result<PathBuf, TransferError>
         TransferError::rejected(format!("{:?} is not a path below {}", escape_for_display(path), directory.display()))
     };
     Ok(directory.join(below.ok_or_else(refused)?))
+}
+
+/// Returns the error for an entry at the destination that is not of the kind of the source.
+fn conflict_error(place: &Path, found: &Metadata, source_kind: &str) -> TransferError {
+    let kind = if found.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::Other };
+    let found = if found.is_dir() { "directory" } else { "device, pipe or socket" };
+    let problem =
+        format!("the destination has a {found} of this name, but the source has a {source_kind}; move it away");
+    TransferError::io_error("write", place)(io::Error::new(kind, problem))
 }
 
 /// Sets the mode and modification time of a file to those of the source.

@@ -77,7 +77,7 @@ pub(crate) struct Journal {
 
 fn open_locked(path: &Path) -> Result<JournalFile, TransferError> {
     JournalFile::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => TransferError::Busy { location: path.display().to_string() },
+        io::ErrorKind::ResourceBusy => TransferError::busy(path),
         _ => TransferError::io_error("open", path)(error),
     })
 }

@@ -4,9 +4,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use godwit_files::parent_directory;
+use godwit_files::{create_directories, is_file_at_path, parent_directory};
 
-use super::{FileReceiver, create_directory, create_part_file, open_journal};
+use super::{FileReceiver, create_part_file, open_journal};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::Entry;
@@ -35,7 +35,7 @@ impl FileReceiver {
         }
         let target_path = self.target_path(entry)?;
         let parent = parent_directory(&target_path);
-        create_directory(parent)?;
+        create_directories(parent).map_err(TransferError::io_error("create", parent))?;
         if fs::metadata(&target_path).is_ok_and(|found| !found.is_file()) {
             return Ok(None);
         }
@@ -75,8 +75,11 @@ impl AtomicIncomingFile {
 impl Drop for AtomicIncomingFile {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
-            // If the files cannot be removed, the next attempt overwrites them.
-            let _ = fs::remove_file(&self.part_path);
+            // If the files cannot be removed, the next attempt overwrites them. A copy that has taken the file over may
+            // have created another partial file.
+            if is_file_at_path(&self.file, &self.part_path).is_ok_and(|is_own| is_own) {
+                let _ = fs::remove_file(&self.part_path);
+            }
             let _ = journal.remove();
         }
     }

@@ -1,5 +1,5 @@
 //! The partial file of a file of several blocks, which an interrupted copy leaves; and the lock of a name, which every
-//! copy takes before it writes a file, creates a link or removes a partial file.
+//! copy takes before it replaces a file, writes one of several blocks, creates a link or removes a partial file.
 //!
 //! The lock is that of the journal. The journal describes one partial file: the file whose inode number it records.
 //! If the partial file was removed or replaced since, no block of the journal is accepted without its hash.
@@ -107,7 +107,7 @@ pub(super) fn open_journal(
         // A locked journal without a header is that of a writer of a whole file, which usually ends soon.
         let waits = started.elapsed() < LOCK_TIMEOUT && !ended.load(Ordering::Relaxed);
         if !waits || Journal::read_unlocked(&path).is_some() {
-            return Err(TransferError::Busy { location: target.display().to_string() });
+            return Err(TransferError::busy(target));
         }
         std::thread::sleep(LOCK_RETRY_INTERVAL);
     }
@@ -129,17 +129,21 @@ pub(super) fn lock_name(target: &Path, take_over: bool, ended: &AtomicBool) -> R
     }
 }
 
+/// Reports whether there is a partial file or a journal of `target`.
+pub(super) fn has_partial_file(target: &Path) -> bool {
+    [JOURNAL_SUFFIX, PART_SUFFIX].iter().any(|suffix| fs::symlink_metadata(partial_path(target, suffix)).is_ok())
+}
+
 /// Removes the partial file and the journal that an interrupted copy left for a name, if there are any.
 ///
 /// # Errors
 /// The errors of [`lock_name`]; [`TransferError::Io`] if a file cannot be removed.
 pub(super) fn discard_partial_file(target: &Path, ended: &AtomicBool) -> Result<(), TransferError> {
-    let [journal_path, part_path] = [JOURNAL_SUFFIX, PART_SUFFIX].map(|suffix| partial_path(target, suffix));
-    if !journal_path.exists() && fs::symlink_metadata(&part_path).is_err() {
+    if !has_partial_file(target) {
         return Ok(());
     }
     let journal = lock_name(target, false, ended)?;
-    remove_part_file(&part_path)?;
+    remove_part_file(&partial_path(target, PART_SUFFIX))?;
     journal.map_or(Ok(()), Journal::remove)
 }
 
@@ -246,16 +250,4 @@ pub(super) fn update_mode(target: &Path, entry: &Entry, found: &Metadata) -> Res
         }
         changed => changed.map_err(TransferError::io_error("change", target)),
     }
-}
-
-/// Creates a directory and its parents.
-///
-/// # Errors
-/// [`TransferError::Io`] if a file has the name of one of them, or if they cannot be created.
-pub(super) fn create_directory(path: &Path) -> Result<(), TransferError> {
-    let Err(error) = fs::create_dir_all(path) else { return Ok(()) };
-    let is_file = |place: &&Path| fs::metadata(place).is_ok_and(|found| !found.is_dir());
-    let Some(file) = path.ancestors().find(is_file) else { return Err(TransferError::io_error("create", path)(error)) };
-    let problem = "the destination has a file of this name, but the source has a directory; move the file away";
-    Err(TransferError::io_error("create", file)(io::Error::new(error.kind(), problem)))
 }

@@ -6,15 +6,14 @@
 //! `..` would depend on what that name is at the time of use. The target must not leave the destination, counted from
 //! the real path of the directory of the link.
 
-use std::fs;
-use std::io::{Error, ErrorKind};
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
-use godwit_files::parent_directory;
+use godwit_files::{create_directories, parent_directory};
 
-use super::{FileReceiver, create_directory, lock_name, remove_part_file};
+use super::{FileReceiver, conflict_error, lock_name, remove_part_file};
 use crate::copy_protocol::ReceiverState;
 use crate::error::TransferError;
 use crate::file_listing::{Entry, EntryFailure};
@@ -84,17 +83,15 @@ impl FileReceiver {
     fn create_link(&self, place: &Path, entry: &Entry) -> Result<(), TransferError> {
         let target = entry.link_target.as_deref().and_then(text_to_path).unwrap_or_default();
         let parent = parent_directory(place);
-        create_directory(parent)?;
+        create_directories(parent).map_err(TransferError::io_error("create", parent))?;
         let real = |path: &Path| fs::canonicalize(path).map_err(TransferError::io_error("inspect", path));
         let (real_base, real_parent) = (real(&self.base_path)?, real(parent)?);
         let depth = real_parent.strip_prefix(&real_base).map(|below| below.components().count());
         if !depth.is_ok_and(|depth| parent_step_count(&target, self.rejects_hidden).is_some_and(|up| up <= depth)) {
             return Err(outside_target_error(&entry.path, &target));
         }
-        if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            let problem = "the destination has a directory of this name, but the source has a symbolic link; move the \
-                           directory away";
-            return Err(TransferError::io_error("create", place)(Error::new(ErrorKind::IsADirectory, problem)));
+        if let Some(found) = fs::symlink_metadata(place).ok().filter(Metadata::is_dir) {
+            return Err(conflict_error(place, &found, "symbolic link"));
         }
         let journal = lock_name(place, false, &self.has_ended)?;
         let part = partial_path(place, PART_SUFFIX);

@@ -392,3 +392,60 @@ fn a_file_of_several_blocks_waits_for_a_writer_of_a_whole_file() {
         assert_eq!(next.join().unwrap().unwrap(), ReceiverState::Absent);
     });
 }
+
+#[test]
+fn a_file_of_one_block_is_created_without_replacing_anything() {
+    let sent = TransferFixture::new();
+    let small = sent.single_block_file();
+    let inbox = small.receiver();
+    inbox.start_file(0, small.entry()).unwrap();
+    let incoming = inbox.incoming_file(0).unwrap();
+    let link = || inbox.link_unnamed_file(&small.target, &small.entry(), b"one block").map_err(|error| error.kind());
+    for suffix in [PART_SUFFIX, JOURNAL_SUFFIX] {
+        fs::write(small.partial_path(suffix), "of an interrupted copy").unwrap();
+        assert!(!inbox.create_new_file(&incoming, b"one block").unwrap());
+        fs::remove_file(small.partial_path(suffix)).unwrap();
+    }
+    fs::write(&small.target, "an earlier version").unwrap();
+    assert!(!inbox.create_new_file(&incoming, b"one block").unwrap());
+    // An error of another kind means that the file system has no unnamed files.
+    if link() == Err(io::ErrorKind::AlreadyExists) {
+        assert_eq!(fs::read(&small.target).unwrap(), b"an earlier version");
+        fs::remove_file(&small.target).unwrap();
+        assert!(inbox.create_new_file(&incoming, b"one block").unwrap());
+        small.assert_complete();
+    }
+}
+
+#[test]
+fn files_of_one_block_that_several_copies_write_to_one_path_are_not_mixed() {
+    const BYTES: usize = 100_000;
+    let sent: Vec<_> = (0..4).map(|_| TransferFixture::new()).collect();
+    let target = &sent[0].target;
+    std::thread::scope(|scope| {
+        for (seed, one) in (b'a'..).zip(&sent) {
+            fs::write(&one.source, [seed; BYTES]).unwrap();
+            scope.spawn(move || {
+                let one =
+                    TransferFixture { target: target.clone(), source: one.source.clone(), ..TransferFixture::new() };
+                for round in 0..20 {
+                    // A file of the same size and time is complete.
+                    File::open(&one.source).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+                    let inbox = one.receiver();
+                    inbox.start_file(0, one.entry()).unwrap();
+                    for outcome in one.try_send(&inbox, (0, 1)) {
+                        let mut failures = outcome.rejected_files.iter().map(|(_, error)| error);
+                        assert!(failures.all(|error| matches!(error, TransferError::Busy { .. })), "{outcome:?}");
+                    }
+                    if let Ok(found) = fs::read(target) {
+                        assert!(found.len() == BYTES && found.iter().all(|byte| *byte == found[0]), "{}", found.len());
+                    }
+                    if round % 3 == 0 {
+                        let _ = fs::remove_file(target);
+                    }
+                }
+            });
+        }
+    });
+    assert!(fs::read_dir(target.parent().unwrap()).unwrap().all(|found| found.unwrap().file_name() == "f"));
+}

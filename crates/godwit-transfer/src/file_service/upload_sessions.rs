@@ -141,7 +141,7 @@ impl UploadSessions {
         };
         let Some(incoming) = owner.incoming_file.upgrade() else { return Ok(()) };
         if owner.ordinal > session.ordinal {
-            return Err(TransferError::Busy { location: target.display().to_string() });
+            return Err(TransferError::busy(target));
         }
         drop(owners);
         incoming.release();
