@@ -1,7 +1,8 @@
 //! The dashboard of `godwit run`: a web page that shows the progress of the samples to browsers on this host.
 //!
-//! `/` is the page. `/events` sends the whole state after each change, as server-sent events (HTML Standard §9.2). The
-//! server only listens on the loopback interface, and only accepts requests whose `Host` header is `localhost` or
+//! `/` is the page. `/events` sends the state after each change, as server-sent events (HTML Standard §9.2). The first
+//! event of a connection has all samples, the others have those that changed, because a run may have thousands. The server
+//! only listens on the loopback interface, and only accepts requests whose `Host` header is `localhost` or
 //! `127.0.0.1`. This prevents DNS rebinding: a foreign web page whose name resolves to this host cannot read the state.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -72,6 +73,9 @@ struct SampleProgress {
     worker: String,
     /// Wall-clock time of each finished step, in seconds.
     seconds: BTreeMap<&'static str, f64>,
+    /// Version of the state with the last change of this sample.
+    #[serde(skip)]
+    version: u64,
 }
 
 /// The current activity of a sample: a state such as started or failed, or the step of the workflow that is running.
@@ -93,7 +97,8 @@ struct DashboardUpdate<'s> {
     working: usize,
     #[serde(rename = "again")]
     retries: usize,
-    samples: &'s [SampleProgress],
+    /// Samples that changed since the last update of the same connection.
+    samples: Vec<&'s SampleProgress>,
     #[serde(rename = "together")]
     cohort: Option<&'s SampleProgress>,
     steps: &'s [WorkflowStep],
@@ -128,8 +133,8 @@ impl<'p> Dashboard<'p> {
 
     fn update(&self, change: impl FnOnce(&mut JobState)) {
         let mut state = self.server.state.lock();
-        change(&mut state);
         state.version += 1;
+        change(&mut state);
         drop(state);
         self.server.changed.notify_all();
     }
@@ -173,11 +178,12 @@ impl Drop for Dashboard<'_> {
 
 impl JobState {
     fn set_sample_state(&mut self, sample: &str, state: Activity, node: &str) {
+        let version = self.version;
         match self.find_sample(sample) {
             Some(known) => {
                 let started = Activity::State(SampleState::Started);
                 let again = state == started && known.state == started;
-                (known.state, known.worker) = (state, node.to_owned());
+                (known.state, known.worker, known.version) = (state, node.to_owned(), version);
                 self.retries += usize::from(again);
             }
             None => {
@@ -186,6 +192,7 @@ impl JobState {
                     state,
                     worker: node.to_owned(),
                     seconds: BTreeMap::default(),
+                    version,
                 };
                 match sample == ALL_SAMPLES {
                     true => self.cohort = Some(new),
@@ -200,8 +207,10 @@ impl JobState {
     }
 
     fn record_step(&mut self, sample: &str, step: WorkflowStep, seconds: f64) {
+        let version = self.version;
         if let Some(known) = self.find_sample(sample) {
             known.seconds.insert(step.name(), seconds);
+            known.version = version;
         }
         if !self.steps.contains(&step) {
             self.steps.push(step);
@@ -217,7 +226,8 @@ impl JobState {
 }
 
 impl DashboardServer {
-    fn update_json(&self, state: &JobState) -> String {
+    /// Returns the state for a connection over which version `sent` was sent last; `sent` is `None` for a new connection.
+    fn update_json(&self, state: &JobState, sent: Option<u64>) -> String {
         let count =
             |wanted: SampleState| state.samples.iter().filter(|sample| sample.state == Activity::State(wanted)).count();
         let (done, failed) = (count(SampleState::Done), count(SampleState::Failed));
@@ -228,7 +238,7 @@ impl DashboardServer {
             failed,
             working: if state.is_finished { 0 } else { state.samples.len() - done - failed },
             retries: state.retries,
-            samples: &state.samples,
+            samples: state.samples.iter().filter(|sample| sent.is_none_or(|sent| sample.version > sent)).collect(),
             cohort: state.cohort.as_ref(),
             steps: &state.steps,
             notes: &state.notes,
@@ -245,8 +255,8 @@ impl DashboardServer {
             if sent == Some(state.version) {
                 self.changed.wait_for(&mut state, KEEP_ALIVE_INTERVAL);
             }
+            let (shown, over) = (self.update_json(&state, sent), state.is_finished);
             sent = Some(state.version);
-            let (shown, over) = (self.update_json(&state), state.is_finished);
             drop(state);
             write!(out, "data: {shown}\n\n")?;
             out.flush()?;
@@ -345,6 +355,31 @@ mod tests {
         shown.add_note("reworded");
         let text = serde_json::to_value(&shown.samples).unwrap();
         assert_eq!((&text[0]["state"], &text[1]["state"]), (&"failed".into(), &"started".into()));
+    }
+
+    #[test]
+    fn a_browser_receives_the_samples_that_changed() {
+        let server = DashboardServer {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            start: Instant::now(),
+            connection_count: AtomicUsize::new(0),
+            storage: None,
+        };
+        let received = |state: &JobState, sent| {
+            let update: serde_json::Value = serde_json::from_str(&server.update_json(state, sent)).unwrap();
+            let names = update["samples"].as_array().unwrap().iter().map(|sample| sample["sample"].to_string());
+            (names.collect::<Vec<_>>().join(" "), update["working"].as_u64())
+        };
+        let mut shown = JobState { version: 1, ..JobState::default() };
+        for sample in ["a", "b"] {
+            shown.set_sample_state(sample, Activity::State(SampleState::Started), "n1");
+        }
+        assert_eq!(received(&shown, None), (r#""a" "b""#.to_owned(), Some(2)));
+        assert_eq!(received(&shown, Some(1)), (String::new(), Some(2)));
+        shown.version = 2;
+        shown.record_step("b", WorkflowStep::Call, 1.5);
+        assert_eq!(received(&shown, Some(1)), (r#""b""#.to_owned(), Some(2)));
     }
 
     #[test]
