@@ -2,7 +2,7 @@
 //!
 //! `/` is the page. `/events` sends the state after each change, as server-sent events (HTML Standard §9.2). The first
 //! event of a connection has all samples, the others have those that changed, because a run may have thousands. The server
-//! only listens on the loopback interface, and only accepts requests whose `Host` header is `localhost` or
+//! listens only on the loopback interface, and rejects requests with a `Host` header other than `localhost` and
 //! `127.0.0.1`. This prevents DNS rebinding: a foreign web page whose name resolves to this host cannot read the state.
 
 use std::collections::{BTreeMap, VecDeque};

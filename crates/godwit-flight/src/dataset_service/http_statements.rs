@@ -162,7 +162,7 @@ fn parameter_column(value: &Value) -> Result<ArrayRef, String> {
         Value::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(integer), _) => Arc::new(Int64Array::from(vec![integer])),
             (None, Some(integer)) => Arc::new(arrow_array::UInt64Array::from(vec![integer])),
-            (None, None) => Arc::new(Float64Array::from(vec![number.as_f64()])),
+            (None, None) => Arc::new(Float64Array::from(vec![number.as_f64().ok_or("a number is out of range")?])),
         },
         Value::Array(_) | Value::Object(_) => {
             return Err("a parameter must be a text, a number, a boolean or null".to_owned());

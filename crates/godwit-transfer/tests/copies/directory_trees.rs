@@ -270,7 +270,8 @@ fn what_is_in_the_way_at_the_destination_keeps_nothing_else_from_arriving() {
             let (summary, told) = run_copy_with_failures(&source, &target, &options()).await;
             assert_eq!(failed_paths(&told), ["directory", "directory/f", "directory/sub", "directory/sub/g", "file"]);
             assert_eq!(summary.files, 1);
-            let reasons = ["is not a directory; move it away", "the destination has a directory of this name"];
+            let reasons =
+                ["/directory is not a directory; move it away", "the destination has a directory of this name"];
             assert!(told[0].1.contains(reasons[0]) && told[2].1.contains(reasons[0]), "{told:?}");
             assert!(told[4].1.contains(reasons[1]), "{told:?}");
             assert!(fs::read(to.join("d/last")).unwrap() == random_bytes(1, 2 * MIB));
