@@ -23,6 +23,10 @@ use crate::transfer::copies::pseudorandom_bytes;
 
 /// Rate of the link of each host in each direction, bytes a second: 200 Mbit/s.
 const LINK_BYTES_PER_S: u64 = 25_000_000;
+/// The losses of the long tests, one after another.
+const LOSSES: [HostLoss; 3] = [HostLoss::Killed, HostLoss::CutOff, HostLoss::Suspended];
+/// Time between the end of a loss and the next one in the long tests.
+const LOSS_INTERVAL: Duration = Duration::from_secs(20);
 /// Longest delay of a read or of another operation that a program may notice.
 const MAX_STALL: Duration = Duration::from_secs(3);
 /// Longest delay while the other tests use the same processors.
@@ -144,13 +148,13 @@ fn read_times(path: &Path, ended: &AtomicBool) -> Vec<Duration> {
     times
 }
 
-/// Runs random operations on a file, compared with a vector, until `ended`; returns the times of the operations in ascending
-/// order.
-fn random_operations(seed: u64, path: &Path, stored: &Path, ended: &AtomicBool) -> Vec<Duration> {
+/// Runs random operations on a file, compared with a vector, until `ended` or until there were `count`; returns the times of the
+/// operations in ascending order.
+fn random_operations(seed: u64, path: &Path, stored: &Path, count: usize, ended: &AtomicBool) -> Vec<Duration> {
     let (mut random, mut model, mut times) = (Random::new(seed), Vec::new(), Vec::new());
     let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("it opens");
     let mut file = open();
-    while !ended.load(Ordering::Relaxed) || times.len() < 50 {
+    while times.len() < count && (!ended.load(Ordering::Relaxed) || times.len() < 50) {
         // Half of the files have one block.
         let end = if random.below(2) == 0 { 3_000 } else { 500_000 };
         let offset = random.below(end);
@@ -243,20 +247,14 @@ fn check_programs_during_losses(mut pool: ServerPool, scenario: &LossScenario) {
     write_reads(&pool.root, reads);
     fs::write(pool.root.join("big"), pseudorandom_bytes(big_bytes)).expect("it can be written");
     fs::create_dir(pool.root.join("out")).expect("it can be made");
-    let (url, description) = (ServerPool::url(""), path_text(&pool.description).to_owned());
-    let command = match &pool.network {
-        Some(network) => godwit_by(network.clients.command_with_shared_mounts(binary::path())),
-        None => godwit(),
-    };
-    let words = [&url, "--pool", &description, "--cache", "4M", "--wait", "1m"];
-    let Some(mounted) = MountedFiles::start_by(command, "mount-point", &words) else { skip_without_mounts!() };
+    let Some(mounted) = mount_pool(&pool) else { skip_without_mounts!() };
     let (point, root, ended) = (mounted.point.clone(), pool.root.clone(), AtomicBool::new(false));
     let (runs, reads, operations) = std::thread::scope(|scope| {
         let end = EndOnDrop(&ended);
         let programs = scope.spawn(|| run_programs(&point, &root, reading_scripts, &ended));
         let reads = scope.spawn(|| read_times(&point.join("big"), &ended));
-        let random =
-            scope.spawn(|| random_operations(2026, &point.join("out/random"), &root.join("out/random"), &ended));
+        let random = scope
+            .spawn(|| random_operations(2026, &point.join("out/random"), &root.join("out/random"), usize::MAX, &ended));
         let is_over = || programs.is_finished() || reads.is_finished() || random.is_finished();
         for (number, loss) in losses.iter().enumerate() {
             std::thread::sleep(interval);
@@ -271,31 +269,53 @@ fn check_programs_during_losses(mut pool: ServerPool, scenario: &LossScenario) {
         (runs, times, random.join().expect("no operation failed"))
     });
     eprintln!("{} losses, {runs} programs, {} reads, {} operations", losses.len(), reads.len(), operations.len());
-    for (what, times) in [("read", reads), ("operation", operations)] {
-        let (p99, longest) = (times[times.len() * 99 / 100], times[times.len() - 1]);
-        eprintln!("{what}: p99 {p99:.3?}, longest {longest:.3?}");
-        assert!(longest < max_stall, "a {what} took {longest:?}");
-    }
+    check_stalls("read", &reads, max_stall);
+    check_stalls("operation", &operations, max_stall);
+    end_mount(mounted);
+}
+
+/// Prints how long the slowest operations took, and fails if one took `max_stall`.
+fn check_stalls(what: &str, sorted_times: &[Duration], max_stall: Duration) {
+    let (p99, longest) = (sorted_times[sorted_times.len() * 99 / 100], sorted_times[sorted_times.len() - 1]);
+    eprintln!("{what}: p99 {p99:.3?}, longest {longest:.3?}");
+    assert!(longest < max_stall, "a {what} took {longest:?}");
+}
+
+/// Mounts a pool, where the clients are; returns `None` where no mount is permitted.
+fn mount_pool(pool: &ServerPool) -> Option<MountedFiles> {
+    let command = match &pool.network {
+        Some(network) => godwit_by(network.clients.command_with_shared_mounts(binary::path())),
+        None => godwit(),
+    };
+    let words = [&ServerPool::url(""), "--pool", path_text(&pool.description), "--cache", "4M", "--wait", "1m"];
+    MountedFiles::start_by(command, "mount-point", &words)
+}
+
+/// Unmounts a pool that lost members.
+fn end_mount(mounted: MountedFiles) {
+    let point = mounted.point.clone();
     let (code, said) = mounted.stop(libc::SIGTERM);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("is lost; continuing at another member"), "{said}");
     assert!(!is_mounted(&point));
 }
 
-/// Starts a pool whose members are on hosts with links of [`LINK_BYTES_PER_S`]; returns `None` where that is not permitted.
-fn start_pool_on_hosts(label: &str) -> Option<ServerPool> {
+/// Starts a pool whose members are on hosts with links of the given rate; returns `None` where that is not permitted.
+fn start_pool_on_hosts(label: &str, link_bytes_per_s: Option<u64>) -> Option<ServerPool> {
     if !HostNetwork::is_permitted() {
         return None;
     }
     let network = HostNetwork::create(MEMBERS);
-    network.limit_links(LINK_BYTES_PER_S);
+    if let Some(rate) = link_bytes_per_s {
+        network.limit_links(rate);
+    }
     Some(ServerPool::start_on_hosts(network, label, "connections", &["--writable"]))
 }
 
-/// Starts a pool whose members are on hosts with slow links. Skips the calling test where that is not permitted.
+/// Starts a pool whose members are on hosts with links of the given rate. Skips the calling test where that is not permitted.
 macro_rules! pool_on_hosts_or_skip {
-    ($label:expr) => {
-        match start_pool_on_hosts($label) {
+    ($label:expr, $link_bytes_per_s:expr) => {
+        match start_pool_on_hosts($label, $link_bytes_per_s) {
             Some(pool) => pool,
             None => skip!("network-namespaces", "network namespaces with slow links may not be made"),
         }
@@ -312,7 +332,7 @@ fn programs_do_not_notice_that_pool_members_are_killed_and_suspended() {
 #[test]
 fn programs_do_not_notice_that_hosts_of_a_pool_are_cut_off() {
     needs!("python3", "samtools", "bcftools", "ip", "tc");
-    let pool = pool_on_hosts_or_skip!("mount-hosts");
+    let pool = pool_on_hosts_or_skip!("mount-hosts", Some(LINK_BYTES_PER_S));
     check_programs_during_losses(pool, &LossScenario::short(&[HostLoss::CutOff]));
 }
 
@@ -322,18 +342,48 @@ fn programs_do_not_notice_many_losses_and_no_read_takes_three_seconds() {
     needs!("python3", "samtools", "bcftools", "fastp", "pigz", "ip", "tc");
     godwit_tests::needs_gatk!();
     let losses = std::env::var("GODWIT_MOUNT_LOSSES").map_or(21, |text| text.parse().expect("it is a number"));
-    let kinds = [HostLoss::Killed, HostLoss::CutOff, HostLoss::Suspended];
     let mut reading_scripts = READING_SCRIPTS.map(str::to_owned).to_vec();
     reading_scripts.extend(MORE_READING_SCRIPTS.map(str::to_owned));
     reading_scripts.push(haplotype_caller_script());
-    let pool = pool_on_hosts_or_skip!("mount-many-losses");
+    let pool = pool_on_hosts_or_skip!("mount-many-losses", Some(LINK_BYTES_PER_S));
     let scenario = LossScenario {
         reading_scripts,
         reads: 60_000,
         big_bytes: 20_000_000,
-        losses: kinds.into_iter().cycle().take(losses).collect(),
-        interval: Duration::from_secs(20),
+        losses: LOSSES.into_iter().cycle().take(losses).collect(),
+        interval: LOSS_INTERVAL,
         max_stall: MAX_STALL,
     };
     check_programs_during_losses(pool, &scenario);
+}
+
+#[test]
+#[ignore = "half an hour of random operations, on a machine with nothing else to do; run it by name, with GODWIT_TEST_TIME_LIMIT"]
+fn a_million_random_operations_do_not_notice_losses() {
+    needs!("ip", "tc");
+    let (files, operations_per_file) = (4, 250_000);
+    let mut pool = pool_on_hosts_or_skip!("mount-operations", None);
+    let Some(mounted) = mount_pool(&pool) else { skip_without_mounts!() };
+    let (point, root, ended) = (mounted.point.clone(), pool.root.clone(), AtomicBool::new(false));
+    let (mut times, losses) = std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
+        let start = |seed: u64| {
+            let (name, ended) = (format!("random{seed}"), &ended);
+            let (path, stored) = (point.join(&name), root.join(&name));
+            scope.spawn(move || random_operations(seed, &path, &stored, operations_per_file, ended))
+        };
+        let threads: Vec<_> = (0..files).map(start).collect();
+        let mut losses = 0;
+        while !threads.iter().any(std::thread::ScopedJoinHandle::is_finished) {
+            std::thread::sleep(LOSS_INTERVAL);
+            lose_a_member(&mut pool, &mounted, LOSSES[losses % LOSSES.len()]);
+            losses += 1;
+        }
+        let times: Vec<Duration> = threads.into_iter().flat_map(|thread| thread.join().expect("none failed")).collect();
+        (times, losses)
+    });
+    times.sort_unstable();
+    eprintln!("{losses} losses, {} operations", times.len());
+    check_stalls("operation", &times, MAX_STALL);
+    end_mount(mounted);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use godwit_files::AtomicSet;
+use godwit_files::{AtomicSet, create_directories};
 use godwit_formats::bam::{self, RecordBuffer};
 use godwit_formats::sam::{self, AlignmentFormat};
 use godwit_io::bgzf;
@@ -62,7 +62,7 @@ pub fn collect_picard_metrics(
     reference::check_access(&options.reference)?;
     let origin = options.bam.display().to_string();
     let inputs = PicardInputs::open(&options.request, &options.reference, source.header(), &origin)?;
-    std::fs::create_dir_all(&options.out).map_err(PipelineError::file("create", &options.out))?;
+    create_directories(&options.out).map_err(PipelineError::file("create", &options.out))?;
     observer.event(&Event::Stage { name: "reading the reference" });
     let counts = inputs.count_reference(options.threads)?;
     observer.event(&Event::Stage { name: "computing metrics" });

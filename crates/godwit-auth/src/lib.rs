@@ -23,7 +23,7 @@ use http::header::AUTHORIZATION;
 
 pub use key_set::KeySetError;
 pub use passport::VisaIssuer;
-pub use random::random_bytes;
+pub use random::{random_bytes, random_id};
 pub use reload_handle::ReloadHandle;
 pub use session::Session;
 pub use ticket_key::{TicketKey, now_unix_s};

@@ -9,3 +9,18 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     filled.expect("the system gives random bytes");
     bytes
 }
+
+/// Returns an identifier of 32 random bytes that cannot be guessed, as 64 lowercase hexadecimal digits.
+///
+/// # Examples
+///
+/// ```
+/// use godwit_auth::random_id;
+///
+/// let id = random_id();
+/// assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+/// assert_ne!(id, random_id());
+/// ```
+pub fn random_id() -> String {
+    blake3::Hash::from_bytes(random_bytes()).to_hex().to_string()
+}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::random::random_bytes;
+use crate::random::random_id;
 
 /// The secret of a client, sent as `authorization: Bearer TOKEN`.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Token {
     /// assert_ne!(token, Token::random());
     /// ```
     pub fn random() -> Self {
-        Self(blake3::Hash::from_bytes(random_bytes()).to_hex().to_string())
+        Self(random_id())
     }
 
     /// Returns the text of the token.

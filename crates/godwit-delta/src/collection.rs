@@ -10,7 +10,7 @@ use std::io::{BufReader, BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use godwit_files::AtomicFile;
+use godwit_files::{AtomicFile, create_directories};
 use godwit_model::Region;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -108,7 +108,7 @@ impl Collection {
     /// ```
     pub fn open_or_create(directory: &Path, reference: &Reference) -> Result<Self, DeltaError> {
         let digest = reference.digest().to_string();
-        fs::create_dir_all(directory).map_err(DeltaError::io_error(directory))?;
+        create_directories(directory).map_err(DeltaError::io_error(directory))?;
         let collection = match directory.join(MANIFEST_FILE_NAME).exists() {
             true => Self::open(directory)?,
             false => {

@@ -105,6 +105,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_in_the_way_of_a_directory_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        create_directories(&at("a/b")).unwrap();
+        create_directories(&at("a/b")).unwrap();
+        assert!(at("a/b").is_dir());
+        fs::write(at("a/file"), "").unwrap();
+        for name in ["a/file", "a/file/c", "a/file/c/d"] {
+            let error = create_directories(&at(name)).unwrap_err();
+            let expected = format!("{} is not a directory; move it away", at("a/file").display());
+            assert_eq!(error.to_string(), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn a_file_is_the_same_through_links_and_devices_are_not_compared() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);

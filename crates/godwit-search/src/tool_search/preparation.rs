@@ -111,7 +111,7 @@ fn create_target_database(
         return Err(SearchError::Database { message: format!("{} does not exist", bulk.database.display()) });
     }
     let scratch = bulk.scratch_directory.clone().unwrap_or_default();
-    let made = std::fs::create_dir_all(&scratch).and_then(|()| std::fs::canonicalize(&scratch));
+    let made = godwit_files::create_directories(&scratch).and_then(|()| std::fs::canonicalize(&scratch));
     let scratch = made.map_err(|source| scratch_error(scratch.clone(), source))?;
     if bulk.database_files(&bulk.database).iter().any(|path| path.extension().is_some_and(|ending| ending == "dbtype"))
     {

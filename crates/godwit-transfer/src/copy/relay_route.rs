@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_auth::random_bytes;
+use godwit_auth::random_id;
 use parking_lot::Mutex;
 
 use super::CopyOperation;
@@ -47,7 +47,7 @@ impl RelayRoute {
             return Err(TransferError::rejected(format!("{relay} is not the URL of a server, as --relay requires")));
         };
         let control = Arc::new(ControlClient::connect(remote, credentials, retry_timeout).await?);
-        Ok(Self { control, tokens: Mutex::default(), copy_id: hex::encode(random_bytes::<32>()) })
+        Ok(Self { control, tokens: Mutex::default(), copy_id: random_id() })
     }
 
     /// Requests a delegation token from each source, which allows the relay to read the files.

@@ -41,7 +41,7 @@ pub(super) async fn request_third_party_copy(
         granted.push((source.to_string(), control.request_read_token(path).await?));
     }
     let request = FetchRequest {
-        copy_id: hex::encode(godwit_auth::random_bytes::<32>()),
+        copy_id: godwit_auth::random_id(),
         sources: granted,
         destination: destination.path.clone(),
         mode: options.mode,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use godwit_auth::random_bytes;
+use godwit_auth::random_id;
 use godwit_dataset::Principal;
 use parking_lot::Mutex;
 
@@ -68,7 +68,7 @@ impl UploadSessions {
         base: &str,
         receiver: FileReceiver,
     ) -> (String, Arc<UploadSession>) {
-        let name = hex::encode(random_bytes::<32>());
+        let name = random_id();
         let session = Arc::new(UploadSession {
             principal: principal.name().to_owned(),
             base_path: base.to_owned(),

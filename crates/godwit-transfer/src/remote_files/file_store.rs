@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use godwit_auth::random_bytes;
+use godwit_auth::random_id;
 use godwit_flight::{Answered, BatchSender, Client, FlightDescriptor, FlightError};
 use godwit_transfer_session::blake3_tree::block_count;
 use godwit_transfer_session::ranges::RangeSet;
@@ -101,7 +101,7 @@ impl RemoteFiles {
             let control = &call.0.control;
             let outcome = match control.connected_client().await {
                 Ok(client) => {
-                    command.attempt = hex::encode(random_bytes::<32>());
+                    command.attempt = random_id();
                     let outcome = store.send(&client, command).await;
                     // Until the outcome is known, a server may still carry out this attempt.
                     command.earlier_attempts.push(std::mem::take(&mut command.attempt));

@@ -44,7 +44,7 @@ const SAMPLE_NAME: &str = "demo";
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     godwit_process::discard_resumable_work();
-    std::fs::create_dir_all(&args.out).map_err(|source| PipelineError::File {
+    godwit_files::create_directories(&args.out).map_err(|source| PipelineError::File {
         action: "create",
         path: args.out.clone(),
         source,
