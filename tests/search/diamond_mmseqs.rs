@@ -171,6 +171,36 @@ fn pieces_of_workers_that_are_killed_are_searched_again() {
 }
 
 #[test]
+fn searches_with_tools_resume_with_the_same_database_only() {
+    needs_diamond_and_mmseqs!("diamond", "mmseqs");
+    // MMseqs2 searches a database that each search makes from the FASTA file.
+    for (command, other) in [
+        ("diamond blastp -d diamond -q some.fa --threads 1 --ultra-sensitive -o OUT", None),
+        ("mmseqs easy-search some.fa proteins.fa OUT TMP --threads 1 -v 1", Some(("proteins.fa", "far.fa"))),
+    ] {
+        let place = scratch::directory("resume-tool");
+        let run = search("--workers 1 --fragments 6", command, &place).spawn();
+        let journal = place.join(".out.godwit-search/journal");
+        let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+        wait_until("a piece is searched", || lines() >= 2 || place.join("out").exists());
+        send_signal(run.process_id(), libc::SIGKILL);
+        run.wait_with_output();
+        if place.join("out").exists() {
+            continue;
+        }
+        if let Some((file, replacement)) = other {
+            let resumed = search("--workers 1 --resume", &command.replace(file, replacement), &place).run();
+            resumed.assert_rejected(&[2], &["cannot resume", "the database has changed"]);
+        }
+        search("--workers 1 --resume", command, &place).run_ok();
+        assert!(
+            std::fs::read(place.join("out")).expect("it wrote its output") == expected_output(command),
+            "{command}"
+        );
+    }
+}
+
+#[test]
 fn what_a_tool_cannot_search_by_pieces_is_refused_and_leaves_nothing() {
     needs_diamond_and_mmseqs!("diamond", "mmseqs");
     databases_directory();

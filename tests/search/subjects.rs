@@ -2,9 +2,10 @@
 //! of the installed programs.
 
 use std::fs;
+use std::process::Command;
 
-use godwit_tests::binary::godwit;
-use godwit_tests::tool::Tool;
+use godwit_tests::binary::{self, godwit};
+use godwit_tests::tool::{Tool, run_checked};
 use godwit_tests::{needs, scratch};
 
 use super::test_databases::{databases, split_arguments, without_command_line};
@@ -56,6 +57,12 @@ fn a_search_of_subjects_writes_a_table_of_hits_and_rejects_what_it_cannot_search
     assert!(fs::read(&out).expect("it wrote its output") == databases().expected_output(&command));
     let rows = fs::metadata(&table).expect("it wrote its table").len();
     assert!(rows > 10_000, "the table has only {rows} bytes");
+    let script = "blastp -subject <(cat first.fa) -query batches.fa -outfmt 6 -evalue 1e-5";
+    let script = format!("{} search --workers 2 -- {script}", binary::path().display());
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).current_dir(&databases().directory);
+    let piped = run_checked(&mut shell);
+    assert!(piped.stdout == databases().expected_output(&command), "the output is another with a pipe");
     let missing = directory.join("missing.fa");
     let command = format!("blastp -subject {} -query far.fa", missing.display());
     databases().search("", &command, &out).run().assert_rejected(&[4], &["missing.fa"]);

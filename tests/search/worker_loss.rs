@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use godwit_tests::tool::run_checked;
 use godwit_tests::{binary, needs, scratch};
 
 use super::test_databases::databases;
@@ -129,5 +130,18 @@ fn streams_take_the_place_of_files() {
     let queries = std::fs::File::open(databases().directory.join("far.fa")).expect("it is there");
     let search = databases().search("--workers 2", &format!("{command} -"), "-".as_ref()).stdin(queries);
     let found = search.run_ok().stdout;
-    assert!(found.as_bytes() == databases().expected_output(&format!("{command} far.fa")), "the output is another");
+    let expected = databases().expected_output(&format!("{command} far.fa"));
+    assert!(found.as_bytes() == expected, "the output is another");
+    let queries = std::fs::File::open(databases().directory.join("far.fa")).expect("it is there");
+    let search = databases().search("--workers 2", &format!("{command} /dev/stdin"), "-".as_ref()).stdin(queries);
+    assert!(search.run_ok().stdout.as_bytes() == expected, "the output is another with /dev/stdin");
+    // A shell passes the output of a command by a pipe with a name.
+    let script = format!("{} search --workers 2 -- {command} <(cat far.fa)", binary::path().display());
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", &script]).current_dir(&databases().directory);
+    assert!(run_checked(&mut shell).stdout == expected, "the output is another with a pipe");
+    databases()
+        .search("--on local --nodes 2", &format!("{command} /dev/stdin"), &scratch::directory("streams").join("out"))
+        .run()
+        .assert_rejected(&[2], &["-query must be a file"]);
 }

@@ -192,9 +192,9 @@ impl SearchCommand {
         match name {
             "out" => self.output_path = output_file_path(&value),
             "query" => self.query_path = Some(value).filter(|query| query != "-").map(PathBuf::from),
-            "subject" if value == "-" => {
+            "subject" if ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].contains(&value.as_str()) => {
                 let problem = "every worker reads the subjects; write them to a file";
-                return Err(SearchError::Unsupported { option: "-subject -".into(), problem });
+                return Err(SearchError::Unsupported { option: format!("-subject {value}"), problem });
             }
             "subject" => {
                 self.arguments.extend(["-subject".to_owned(), value.clone()]);

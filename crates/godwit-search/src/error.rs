@@ -161,18 +161,10 @@ pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::
 }
 
 impl SearchError {
-    /// Returns whether a later run of the same search may succeed if it resumes from the checkpoint.
+    /// Returns whether a later run of the same search may succeed if it resumes from the checkpoint. Even an error of the
+    /// database may be temporary, for example while its file server is down.
     pub(crate) fn is_resumable(&self) -> bool {
-        matches!(
-            self,
-            Self::Interrupted { .. }
-                | Self::WorkersUnavailable(_)
-                | Self::WorkerFailed { .. }
-                | Self::EngineFailed { .. }
-                | Self::Engine(_)
-                | Self::File { .. }
-                | Self::HitsTable(_)
-        )
+        !matches!(self, Self::DatabaseChanged { .. })
     }
 
     /// Reports whether the database is not found on this host. Other hosts may have it.

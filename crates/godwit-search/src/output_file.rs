@@ -1,7 +1,7 @@
 //! The output file of a search, to which several workers write reports at their offsets.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, IntoInnerError, Write};
+use std::io::{BufWriter, IntoInnerError, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use godwit_files::{AtomicFile, OutputTarget, open_stream, rename_durably};
@@ -9,6 +9,7 @@ use godwit_process::TemporaryItem;
 use tempfile::NamedTempFile;
 
 use crate::SearchError;
+use crate::search_checkpoint::REWRITTEN_OUTPUT;
 
 /// Unit in which a client of a network file system writes data back to the server, bytes: the page size or a multiple
 /// of it.
@@ -64,25 +65,34 @@ impl OutputFile {
         write_at(self.temporary_path(), bytes, offset)
     }
 
-    /// Inserts bytes at the start of the file.
-    pub(crate) fn prepend(&self, bytes: &[u8]) -> Result<(), SearchError> {
-        self.rewrite(|to| {
+    /// Inserts bytes at the start of the output, which has `end` bytes.
+    pub(crate) fn prepend(&mut self, bytes: &[u8], end: u64) -> Result<(), SearchError> {
+        self.rewrite(|output, to| {
             to.write_all(bytes)?;
-            std::io::copy(&mut File::open(self.temporary_path())?, to).map(drop)
+            std::io::copy(&mut File::open(output)?.take(end), to).map(drop)
         })
     }
 
-    /// Replaces the content of the file with the bytes that the closure `write` writes.
+    /// Replaces the output with the bytes that the closure `write` writes; it receives the path of the present output. A
+    /// file of a checkpoint directory remains beside the new one.
     pub(crate) fn rewrite(
-        &self,
-        write: impl FnOnce(&mut BufWriter<AtomicFile>) -> std::io::Result<()>,
+        &mut self,
+        write: impl FnOnce(&Path, &mut BufWriter<AtomicFile>) -> std::io::Result<()>,
     ) -> Result<(), SearchError> {
+        let target = match self {
+            Self::Checkpoint { temporary_path, .. } => temporary_path.with_file_name(REWRITTEN_OUTPUT),
+            Self::Stream { file, .. } => file.path().to_owned(),
+        };
         let rewrite = || {
-            let mut to = BufWriter::new(AtomicFile::create_unique(self.temporary_path(), 0o666)?);
-            write(&mut to)?;
+            let mut to = BufWriter::new(AtomicFile::create_unique(&target, 0o666)?);
+            write(self.temporary_path(), &mut to)?;
             to.into_inner().map_err(IntoInnerError::into_error)?.commit_unsynced()
         };
-        rewrite().map_err(|source| self.write_error(source))
+        rewrite().map_err(|source| self.write_error(source))?;
+        if let Self::Checkpoint { temporary_path, .. } = self {
+            *temporary_path = target;
+        }
+        Ok(())
     }
 
     /// Returns the size of the file, bytes.

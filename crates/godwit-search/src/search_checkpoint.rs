@@ -19,6 +19,9 @@ use crate::SearchError;
 use crate::search_plan::SearchPlan;
 use crate::worker_protocol::HeaderLine;
 
+/// File of the checkpoint directory with the output after the reports were rewritten: for SAM, after the header was
+/// inserted. The file `output` then still matches the journal.
+pub(crate) const REWRITTEN_OUTPUT: &str = "rewritten";
 /// Size in bytes of the buffer for verifying checksums.
 const CHECK_BUFFER_BYTES: usize = 1 << 20;
 
@@ -177,8 +180,12 @@ pub(crate) struct ResumeState {
     pub(crate) ranges: BTreeMap<(u32, u64), FinishedRange>,
     /// Finished slices of the first unfinished batch, in the order of its queries.
     pub(crate) slices: Vec<FinishedSlice>,
-    /// Size of the output in bytes if it is complete and only has to be renamed, otherwise `None`.
+    /// Size of the output in bytes if it is complete, otherwise `None`.
     pub(crate) output_bytes: Option<u64>,
+    /// The file of the complete output, if it has not been renamed to its final name.
+    pub(crate) unpublished_output: Option<PathBuf>,
+    /// True if the complete output and the table of hits have their final names.
+    pub(crate) is_published: bool,
 }
 
 /// The checkpoint directory of a search. It remains if the search stops early, and is removed when the search is
@@ -263,12 +270,16 @@ impl SearchCheckpoint {
                 if let Some(difference) = difference {
                     return Err(SearchError::Resume { directory: checkpoint.directory, difference });
                 }
-                let finished = checkpoint.verify_entries(rest);
+                let finished = checkpoint.verify_entries(rest, out);
+                if finished.output_bytes.is_none() {
+                    checkpoint.remove_rewritten_output()?;
+                }
                 Ok((checkpoint, finished))
             }
             _ => {
                 checkpoint.resumable = ResumablePaths::new([checkpoint.directory.as_path()]);
                 checkpoint.journal.clear().map_err(wrong("write", &path))?;
+                checkpoint.remove_rewritten_output()?;
                 for name in ["output", "rows", "hits"] {
                     open(name)?.set_len(0).map_err(wrong("write", &checkpoint.file_path(name)))?;
                 }
@@ -283,20 +294,45 @@ impl SearchCheckpoint {
         self.directory.join(name)
     }
 
+    /// Removes the output of an attempt that was stopped before it was complete.
+    fn remove_rewritten_output(&self) -> Result<(), SearchError> {
+        let path = self.file_path(REWRITTEN_OUTPUT);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                Err(SearchError::File { action: "remove", path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the finished work of those journal entries whose data matches the checksums.
-    fn verify_entries(&mut self, lines: &[CheckpointEntry]) -> ResumeState {
+    fn verify_entries(&mut self, lines: &[CheckpointEntry], out: &Path) -> ResumeState {
         let mut finished = ResumeState::default();
         let (output, rows, hits) = (self.file_path("output"), self.file_path("rows"), self.file_path("hits"));
-        for line in lines {
-            match line {
-                CheckpointEntry::Complete { bytes } => finished.output_bytes = Some(*bytes),
-                CheckpointEntry::Batch(batch)
-                    if finished.output_bytes.is_some()
-                        || (extents_match(&output, &batch.reports) && extents_match(&rows, &batch.rows)) =>
-                {
-                    finished.batches.insert(batch.number, batch.clone());
-                }
-                _ => {}
+        let batches = || {
+            lines.iter().filter_map(|line| if let CheckpointEntry::Batch(batch) = line { Some(batch) } else { None })
+        };
+        let complete = lines.iter().find_map(|line| match line {
+            CheckpointEntry::Complete { bytes } => Some(*bytes),
+            _ => None,
+        });
+        if let Some(bytes) = complete {
+            let is_whole = |path: &Path| fs::metadata(path).is_ok_and(|found| found.len() == bytes);
+            let unpublished =
+                [self.file_path(REWRITTEN_OUTPUT), output.clone()].into_iter().find(|path| is_whole(path));
+            // The output is renamed last, so the table of hits has its name too if the output has.
+            finished.is_published = unpublished.is_none() && is_whole(out);
+            let has_rows = || batches().all(|batch| extents_match(&rows, &batch.rows));
+            if finished.is_published || (unpublished.is_some() && has_rows()) {
+                finished.output_bytes = Some(bytes);
+                finished.unpublished_output = unpublished;
+            }
+        }
+        for batch in batches() {
+            if finished.output_bytes.is_some()
+                || (extents_match(&output, &batch.reports) && extents_match(&rows, &batch.rows))
+            {
+                finished.batches.insert(batch.number, batch.clone());
             }
         }
         let next = (0..).find(|number| !finished.batches.contains_key(number)).unwrap_or(0);
@@ -455,6 +491,35 @@ mod tests {
         ));
         journal.remove();
         assert_eq!(fs::read_dir(directory.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn a_complete_output_is_kept_as_long_as_it_is_whole() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let out = directory.path().join("out");
+        let inside = |name: &str| SearchCheckpoint::directory_path(&out).join(name);
+        let complete = || {
+            write_stopped_search(&out);
+            let (mut journal, _) = open(&out, true);
+            journal.append_entry(&CheckpointEntry::Complete { bytes: 9 }).expect("scratch can be written");
+            assert!(journal.keep_for_resume());
+        };
+        // The header is in front of the reports, so the batches have other offsets there.
+        complete();
+        fs::write(inside(REWRITTEN_OUTPUT), b"HD\nreport").expect("scratch can be written");
+        let finished = open(&out, true).1;
+        assert_eq!((finished.output_bytes, finished.is_published), (Some(9), false));
+        assert_eq!(finished.unpublished_output, Some(inside(REWRITTEN_OUTPUT)));
+        assert_eq!(finished.batches.len(), 1);
+        // Renamed, and stopped before the checkpoint was removed.
+        fs::rename(inside(REWRITTEN_OUTPUT), &out).expect("it is there");
+        let finished = open(&out, true).1;
+        assert_eq!((finished.output_bytes, finished.is_published), (Some(9), true));
+        // Removed by the user: the search continues from the reports.
+        fs::remove_file(&out).expect("it is there");
+        let finished = open(&out, true).1;
+        assert_eq!((finished.output_bytes, finished.is_published), (None, false));
+        assert_eq!(finished.batches.len(), 1);
     }
 
     #[test]

@@ -24,8 +24,8 @@ const MAX_STARTS: u32 = 3;
 /// Maximum number of leases of an item. If every worker that leased the item exits, the item is the cause and the
 /// search fails.
 const MAX_LEASES_PER_ITEM: u32 = 3;
-/// Age of a lease after which an idle worker receives the same item as well. No item takes this long unless its worker
-/// hangs.
+/// Age of a lease after which an idle worker receives the same item as well, unless [`WorkItems::straggler_age`] differs.
+/// No item takes this long unless its worker hangs.
 const STRAGGLER_AGE: Duration = Duration::from_secs(600);
 /// Description, for error messages, of the work of a worker that is not ready yet.
 const OPENING_WORK: &str = "opening the database and the queries";
@@ -68,6 +68,10 @@ pub(crate) trait WorkItems {
     /// Records that a worker has written the report of an item at this offset of the output file.
     fn record_written(&mut self, _item: ItemId, _offset: u64) -> Result<(), SearchError> {
         Ok(())
+    }
+    /// Returns the age of a lease after which an idle worker receives the same item as well.
+    fn straggler_age(&self) -> Duration {
+        STRAGGLER_AGE
     }
     /// Describes an item, for the error message if workers exit while they process the item.
     fn describe_item(&self, item: ItemId) -> String;
@@ -214,7 +218,7 @@ impl<'a> SearchWorkerPool<'a> {
             return self.queued_responses.remove(at).map_or(Ok(None), |queued| self.check_failure(queued.response));
         }
         loop {
-            let queued = self.receive()?;
+            let Some(queued) = self.receive()? else { continue };
             if queued.worker == number {
                 return self.check_failure(queued.response);
             }
@@ -242,25 +246,25 @@ impl<'a> SearchWorkerPool<'a> {
         Err(SearchError::DatabaseMismatch)
     }
 
-    /// Waits for the next response of any worker.
-    fn next_response(&mut self) -> Result<WorkerResponse, SearchError> {
+    /// Waits for the next response of any worker; returns `None` if there is none for a short time.
+    fn next_response(&mut self) -> Result<Option<WorkerResponse>, SearchError> {
         match self.queued_responses.pop_front() {
-            Some(queued) => Ok(queued),
+            Some(queued) => Ok(Some(queued)),
             None => self.receive(),
         }
     }
 
-    fn receive(&mut self) -> Result<WorkerResponse, SearchError> {
-        loop {
-            if self.cancelled.load(Ordering::Relaxed) {
-                return Err(SearchError::Interrupted { is_resumable: false });
-            }
-            let Some(frame) = self.backend.receive_frame()? else { continue };
-            if self.attempts.get(frame.worker) == Some(&frame.attempt) {
-                let response = frame.frame.as_deref().map(worker_protocol::parse_response).transpose()?;
-                return Ok(WorkerResponse { worker: frame.worker, response });
-            }
+    /// Waits a short time for a response that is not queued yet.
+    fn receive(&mut self) -> Result<Option<WorkerResponse>, SearchError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(SearchError::Interrupted { is_resumable: false });
         }
+        let frame = self.backend.receive_frame()?;
+        let Some(frame) = frame.filter(|frame| self.attempts.get(frame.worker) == Some(&frame.attempt)) else {
+            return Ok(None);
+        };
+        let response = frame.frame.as_deref().map(worker_protocol::parse_response).transpose()?;
+        Ok(Some(WorkerResponse { worker: frame.worker, response }))
     }
 
     fn worker_failed_error(&mut self, number: usize, attempts: u32, what: &str) -> SearchError {
@@ -320,7 +324,7 @@ impl<'a> SearchWorkerPool<'a> {
         count: Option<u64>,
         output: Option<&mut ReportOutput>,
     ) -> Result<(), SearchError> {
-        let mut leases = Leases::new(STRAGGLER_AGE);
+        let mut leases = Leases::new(items.straggler_age());
         let added = leases.add_items(count.unwrap_or(0));
         if count.is_some() {
             leases.close();
@@ -386,7 +390,8 @@ impl ItemDispatcher<'_, '_> {
             if self.is_finished() {
                 return self.restart_busy_workers();
             }
-            let queued = self.pool.next_response()?;
+            // Without a response, look again for work: a lease may have become old enough for an idle worker.
+            let Some(queued) = self.pool.next_response()? else { continue };
             match self.pool.check_failure(queued.response)? {
                 Some(answer) => self.handle_response(queued.worker, answer)?,
                 None => self.handle_worker_exit(queued.worker)?,

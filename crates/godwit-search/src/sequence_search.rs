@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use godwit_files::{FileStamp, OutputTarget};
 
-use self::search_identity::{first_changed_file, search_identity, subject_file_stamps};
+use self::search_identity::{database_file_stamps, first_changed_file, search_identity};
 use crate::database_ranges::DatabaseRanges;
 use crate::database_volumes::DatabaseVolumes;
 use crate::hits::{self, HitsFile, RowLog};
@@ -65,7 +65,7 @@ pub struct Search<'a> {
     forecast: Option<SearchForecast>,
     checkpoint: Option<SearchCheckpoint>,
     resume_state: ResumeState,
-    volumes: Vec<(PathBuf, FileStamp)>,
+    database_files: Vec<(PathBuf, FileStamp)>,
     counts: SearchCounts,
     hits_file: Option<HitsFile>,
     seconds: WallSeconds,
@@ -133,9 +133,9 @@ impl<'a> Search<'a> {
         };
         let plan = choose_plan(options, inputs, before.as_ref(), &mut init_response.ranges);
         let ranges = DatabaseRanges::new(&init_response.ranges, &database, exceeds(hosts));
-        let volumes = subject_file_stamps(options.command.subject_path.as_deref(), &init_response.volumes);
+        let database_files = database_file_stamps(&options.command, &init_response.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
-        let identity = search_identity(options, query, &engine_name, &volumes)?;
+        let identity = search_identity(options, query, &engine_name, &database_files)?;
         let (partition, checkpoint, resume_state) =
             (SearchPartition { plan, parts: init_response.requested_ranges }, None, ResumeState::default());
         let (counts, hits_file) = (SearchCounts::default(), None);
@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
             forecast: None,
             checkpoint,
             resume_state,
-            volumes,
+            database_files,
             counts,
             hits_file,
             seconds,
@@ -228,12 +228,12 @@ impl<'a> Search<'a> {
     /// Searches what is not in the checkpoint, and renames the output to its final name. Returns the size of the
     /// output.
     fn search_and_commit(&mut self, step: &dyn Fn(SearchProgress)) -> Result<u64, SearchError> {
-        let output_file = self.open_output_files()?;
+        let mut output_file = self.open_output_files()?;
         let mut output =
             ReportOutput { path: output_file.temporary_path().to_owned(), offsets: OutputOffsets::starting_at(0) };
         let mut bytes = 0;
         if let Some(whole) = self.resume_state.output_bytes {
-            // An earlier search has written the whole output, but stopped before it renamed the output.
+            // An earlier search has written the whole output, but stopped before it removed the checkpoint.
             let lines = self.restore_batches()?;
             self.counts.header_lines = lines;
             bytes = whole;
@@ -245,9 +245,9 @@ impl<'a> Search<'a> {
                 SearchPlan::Queries => self.search_query_batches(&mut output, step)?,
                 SearchPlan::Database { .. } => self.search_database_ranges(&mut output, step)?,
             }
-            bytes = self.finish_output(&output_file, output.offsets.known_end())?;
+            bytes = self.finish_output(&mut output_file, output.offsets.known_end())?;
         }
-        if let Some(path) = first_changed_file(&self.volumes) {
+        if let Some(path) = first_changed_file(&self.database_files) {
             return Err(SearchError::DatabaseChanged { path });
         }
         // The output is renamed after the table of hits: if the output exists, both are complete.
@@ -260,7 +260,7 @@ impl<'a> Search<'a> {
             self.counts.hits = Some(whole.rows);
             whole.commit()?;
         }
-        if output_file.temporary_path().exists() {
+        if !self.resume_state.is_published {
             output_file.commit(bytes)?;
         }
         Ok(bytes)
@@ -276,10 +276,11 @@ impl<'a> Search<'a> {
                 let (journal, finished) =
                     SearchCheckpoint::open(&out, options.resume, &self.identity, &self.partition)?;
                 self.resume_state = finished;
-                OutputFile::open_checkpoint(self.checkpoint.insert(journal).file_path("output"), &out)
+                let output = self.checkpoint.insert(journal).file_path("output");
+                OutputFile::open_checkpoint(self.resume_state.unpublished_output.clone().unwrap_or(output), &out)
             }
         };
-        if let Some(path) = &options.hits_path {
+        if let Some(path) = options.hits_path.as_deref().filter(|_| !self.resume_state.is_published) {
             let log = match &self.checkpoint {
                 Some(journal) => RowLog::open_named(&journal.file_path("rows"))?,
                 None => RowLog::create_unnamed(&options.scratch_directory)?,
@@ -309,14 +310,17 @@ impl<'a> Search<'a> {
 
     /// Writes the epilog after the reports and, for SAM, the header before them; merges the tables of a search over
     /// alias files instead. Returns the size of the output.
-    fn finish_output(&mut self, output_file: &OutputFile, end: u64) -> Result<u64, SearchError> {
+    fn finish_output(&mut self, output_file: &mut OutputFile, end: u64) -> Result<u64, SearchError> {
         if let Some(bulk) = self.options.command.tool_search.as_ref().filter(|bulk| bulk.range_tables.is_some()) {
-            let tables = self.counts.report_extents.iter().map(|place| {
-                let mut table = File::open(output_file.temporary_path())?;
+            let open = |output: &Path, place: &FileExtent| {
+                let mut table = File::open(output)?;
                 table.seek(SeekFrom::Start(place.offset))?;
                 Ok(BufReader::new(table.take(place.bytes)))
-            });
-            output_file.rewrite(|to| tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
+            };
+            output_file.rewrite(|output, to| {
+                let tables = self.counts.report_extents.iter().map(|place| open(output, place));
+                tool_search::merge_tables(bulk, tables.collect::<std::io::Result<_>>()?, to)
+            })?;
             self.counts.queries = self.query_count;
             return output_file.file_bytes();
         }
@@ -333,7 +337,7 @@ impl<'a> Search<'a> {
             .filter(|(name, _)| seen.insert(name.clone()))
             .fold(ProtocolFrame::new(b'F'), |request, (name, line)| request.with_text(&name).with_text(&line));
         let header = self.request_text(&request)?;
-        output_file.prepend(&header)?;
+        output_file.prepend(&header, end)?;
         Ok(end + header.len() as u64)
     }
 

@@ -130,8 +130,9 @@ impl ToolSearch {
 
     /// Returns the words of the command that must not change when the search is resumed.
     pub(crate) fn identity_words(&self) -> Vec<String> {
+        let order = Some(self.query_stride).filter(|stride| *stride > 1).map(|stride| format!("order by {stride}"));
         let tables = self.range_tables.iter().map(RangeTables::description);
-        std::iter::once(self.mode.clone()).chain(self.arguments.iter().cloned()).chain(tables).collect()
+        std::iter::once(self.mode.clone()).chain(self.arguments.iter().cloned()).chain(order).chain(tables).collect()
     }
 
     /// Returns the command-line arguments for one run of the tool over the file `queries`.
@@ -163,7 +164,9 @@ impl ToolSearch {
             path.push(ending);
             PathBuf::from(path)
         };
-        endings.iter().map(with).filter(|path| path.is_file()).collect()
+        let files: Vec<PathBuf> = endings.iter().map(with).filter(|path| path.is_file()).collect();
+        // DIAMOND also searches databases of BLAST+.
+        if files.is_empty() && self.tool == SearchTool::Diamond { files_with_stem(named) } else { files }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The work items of a search: ranges of the database, reports on queries, and whole batches.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use godwit_fleet::leases::ItemId;
 
@@ -362,7 +363,10 @@ impl WorkItems for SliceItems<'_> {
         }
         let slice = &mut self.slices[item.0 as usize];
         slice.header_lines = lines;
-        slice.report = FileExtent { offset: 0, bytes, checksum };
+        // Of a slice that two workers searched, the extent may already have the offset of the report in the output.
+        if (slice.report.bytes, slice.report.checksum) != (bytes, checksum) {
+            slice.report = FileExtent { offset: 0, bytes, checksum };
+        }
         if let Some(table) = &mut self.hits_file
             && let Some(kept) = table.add_rows(self.earlier_slices + item.0, &rows)?
         {
@@ -470,6 +474,12 @@ impl WorkItems for BatchItems<'_> {
 
     fn setup_requests(&self) -> Vec<ProtocolFrame> {
         Vec::new()
+    }
+
+    fn straggler_age(&self) -> Duration {
+        // No batch has two workers: a worker that receives an earlier batch than its last one is restarted and loses the
+        // reports that it holds, and a run of an installed tool may take hours.
+        Duration::MAX
     }
 
     fn can_follow(&self, last: Option<ItemId>, item: ItemId) -> bool {

@@ -68,9 +68,7 @@ public:
         string report = std::move(place.memory);
         if (place.start >= 0) {
             report.resize(place.bytes);
-            if (pread(m_Spill, &report[0], report.size(), place.start) != ssize_t(report.size())) {
-                throw runtime_error("cannot read back a scratch file");
-            }
+            ReadAt(m_Spill, &report[0], report.size(), place.start);
         } else {
             m_InMemory -= report.size();
         }
@@ -83,6 +81,16 @@ public:
         if (end > to) edges.push_back({to, report.substr(to - offset)});
         // When the store is empty, all reports of the scratch file are written and its space can be reused.
         if (m_Reports.empty()) m_Spilled = 0;
+    }
+
+    static void ReadAt(int file, char* bytes, size_t length, off_t offset) {
+        size_t done = 0;
+        while (done < length) {
+            const ssize_t got = pread(file, bytes + done, length - done, offset + off_t(done));
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0) throw runtime_error("cannot read back a scratch file");
+            done += size_t(got);
+        }
     }
 
     static void WriteAt(int file, const char* bytes, size_t length, off_t offset) {

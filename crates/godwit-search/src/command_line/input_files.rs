@@ -22,12 +22,7 @@ impl SearchCommand {
     /// Returns the files that the search reads, each with the option that names it: queries, subjects, lists of
     /// sequences, and the files of the database. Volumes that only an alias file names are left out.
     pub fn input_files(&self) -> Vec<(&'static str, PathBuf)> {
-        let query_option = match self.program {
-            SearchProgram::Mmseqs => "QUERIES",
-            SearchProgram::Diamond => "--query",
-            _ => "-query",
-        };
-        let queries = self.query_path.iter().map(|path| (query_option, path.clone()));
+        let queries = self.query_path.iter().map(|path| (self.query_option(), path.clone()));
         let subjects = self.subject_path.iter().map(|path| ("-subject", path.clone()));
         let mut files: Vec<_> = queries.chain(subjects).collect();
         match &self.tool_search {
@@ -42,6 +37,15 @@ impl SearchCommand {
             }
         }
         files
+    }
+
+    /// Returns the option of the search program that names the file of the queries.
+    pub(crate) fn query_option(&self) -> &'static str {
+        match self.program {
+            SearchProgram::Mmseqs => "QUERIES",
+            SearchProgram::Diamond => "--query",
+            _ => "-query",
+        }
     }
 
     /// Returns the values of options of BLAST+ on the command line, written as `-db nr` or `-db=nr`.

@@ -1,6 +1,7 @@
 //! The identity of a search, which must not change if the search is resumed. It consists of the command, the queries,
 //! and the sizes and modification times of the files of the database.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use godwit_files::FileStamp;
 
 use super::SAM_FORMAT;
 use crate::search_checkpoint::SearchIdentity;
-use crate::{SearchError, SearchOptions, ToolSearch};
+use crate::{SearchCommand, SearchError, SearchOptions};
 
 /// Extensions of the files of a BLAST database volume that contain sequences, headers and their index.
 const VOLUME_EXTENSIONS: [&str; 6] = [".pin", ".psq", ".phr", ".nin", ".nsq", ".nhr"];
@@ -18,7 +19,7 @@ pub(super) fn search_identity(
     options: &SearchOptions,
     query: &Path,
     engine: &str,
-    volumes: &[(PathBuf, FileStamp)],
+    files: &[(PathBuf, FileStamp)],
 ) -> Result<SearchIdentity, SearchError> {
     let command = &options.command;
     let mut hasher = blake3::Hasher::new();
@@ -30,9 +31,6 @@ pub(super) fn search_identity(
         None if command.format == SAM_FORMAT => command.words[1..].to_vec(),
         None => command.arguments.clone(),
     };
-    let named =
-        |bulk: &ToolSearch| bulk.database_files(&bulk.database_argument).into_iter().filter_map(with_stamp).collect();
-    let files = command.tool_search.as_ref().map_or_else(|| volumes.to_vec(), named);
     // 0 if the time is before 1970
     let nanoseconds = |stamp: FileStamp| {
         u128::try_from(stamp.modified_s).map_or(0, |seconds| seconds * 1_000_000_000 + stamp.modified_ns as u128)
@@ -42,21 +40,22 @@ pub(super) fn search_identity(
         engine: engine.to_owned(),
         options: std::iter::once(command.program.name().to_owned()).chain(words).collect(),
         queries_checksum: hasher.finalize().to_hex().to_string(),
-        database_files: files.into_iter().map(|(path, stamp)| (path, stamp.bytes, nanoseconds(stamp))).collect(),
+        database_files: files.iter().map(|(path, stamp)| (path.clone(), stamp.bytes, nanoseconds(*stamp))).collect(),
         has_hits_table: options.hits_path.is_some(),
     })
 }
 
-/// Returns the existing files that contain the subjects, with their stamps: the FASTA file `subjects`, or the files of
-/// the database volumes. An entry of `volumes` is a path without extension, or the path of a file.
-pub(super) fn subject_file_stamps(subjects: Option<&Path>, volumes: &[String]) -> Vec<(PathBuf, FileStamp)> {
-    if let Some(path) = subjects {
-        return with_stamp(path.to_owned()).into_iter().collect();
-    }
+/// Returns the existing files with subjects, with their stamps: subjects, files of the database and its aliases, and
+/// lists of sequences. An entry of `volumes` is a path without extension, or the path of a file. Those of an installed
+/// tool are ignored, because they may be scratch files that were made from the files on the command line.
+pub(super) fn database_file_stamps(command: &SearchCommand, volumes: &[String]) -> Vec<(PathBuf, FileStamp)> {
+    let volumes = if command.tool_search.is_some() { &[] } else { volumes };
     let endings = || VOLUME_EXTENSIONS.into_iter().chain([""]);
     let paths =
         volumes.iter().flat_map(|volume| endings().map(move |ending| PathBuf::from(format!("{volume}{ending}"))));
-    paths.filter_map(with_stamp).collect()
+    let named = command.input_files().into_iter().filter(|(option, _)| *option != command.query_option());
+    let paths: BTreeSet<PathBuf> = paths.chain(named.map(|(_, path)| path)).collect();
+    paths.into_iter().filter_map(with_stamp).collect()
 }
 
 fn with_stamp(path: PathBuf) -> Option<(PathBuf, FileStamp)> {
@@ -69,4 +68,30 @@ pub(super) fn first_changed_file(volumes: &[(PathBuf, FileStamp)]) -> Option<Pat
         |path: &PathBuf, stamp: &FileStamp| FileStamp::read(path).is_ok_and(|now| now.has_same_size_and_time(stamp));
     let changed = volumes.iter().find(|(path, stamp)| !is_unchanged(path, stamp));
     changed.map(|(path, _)| path.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn lists_and_aliases_have_stamps_and_queries_have_none() {
+        let directory = tempfile::tempdir().expect("scratch");
+        let at = |name: &str| directory.path().join(name);
+        for name in ["q.fa", "db.pal", "ids", "volume.psq", "volume.log"] {
+            fs::write(at(name), "").expect("scratch can be written");
+        }
+        let path = |name: &str| at(name).display().to_string();
+        let words = ["-query", &path("q.fa"), "-db", &path("db"), "-seqidlist", &path("ids")].map(str::to_owned);
+        let words: Vec<String> = std::iter::once("blastp".to_owned()).chain(words).collect();
+        let command = SearchCommand::parse(&words).expect("it is valid");
+        let stamps = database_file_stamps(&command, &[path("volume")]);
+        let paths: Vec<PathBuf> = stamps.into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["db.pal", "ids", "volume.psq"].map(at));
+        let words = ["blastp", "-query", &path("q.fa"), "-subject", &path("q.fa")].map(str::to_owned);
+        let command = SearchCommand::parse(&words).expect("it is valid");
+        assert_eq!(database_file_stamps(&command, &[]).len(), 1);
+    }
 }

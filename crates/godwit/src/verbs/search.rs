@@ -1,7 +1,7 @@
 //! `godwit search`: runs BLAST+, DIAMOND or MMseqs2 searches with several workers.
 
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -35,6 +35,8 @@ const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 const RANGES_PER_WORKER: usize = 4;
 /// Part of the free memory of the host that is assumed for pages of the database: 3 of 4 bytes.
 const CACHE_MEMORY_PARTS: (u64, u64) = (3, 4);
+/// The reason why a search has only one worker.
+const ONE_WORKER_REASON: &str = "-subject of blastn, and of any program from a pipe, is searched with one worker";
 /// Minimum time between two progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -63,15 +65,13 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     // complete.
     let Some(head) = cluster_run.dispatch(&progress, &cancelled, check, || false)? else { return Ok(()) };
     let cluster = head.cluster_options(&args.cluster)?;
-    let spooled =
-        if command.query_path.is_none() { Some(spool_stdin(&scratch_directory(&args.common))?) } else { None };
-    let query = command.query_path.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
+    let spooled = spool_queries(command.query_path.as_deref(), &scratch_directory(&args.common))?;
+    let query = spooled.as_ref().map(|file| file.path().to_owned()).or_else(|| command.query_path.clone());
     let query = query.unwrap_or_default();
     check_inputs(args, &command, &query)?;
     let workers = worker_count(args, &mut command);
-    if args.workers.is_some_and(|requested| usize::from(requested) > 1) && has_dependent_batches(&command) {
-        let message =
-            "blastn searches -subject with one worker; build a database with makeblastdb to use more".to_owned();
+    if args.workers.is_some_and(|requested| usize::from(requested) > 1) && needs_one_worker(&command) {
+        let message = format!("{ONE_WORKER_REASON}; build a database with makeblastdb to use more");
         progress.event(&Event::Warning { message });
     }
     // The temporary files of the preparation must exist until the end of the search.
@@ -166,8 +166,8 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
     if args.dry_run && args.cluster.on.is_none() && command.subject_path.is_some() {
         return usage("--dry-run cannot predict a search of -subject; omit --dry-run");
     }
-    if args.cluster.on.is_some() && has_dependent_batches(command) {
-        return usage("blastn searches -subject with one worker; omit --on, or build a database with makeblastdb");
+    if args.cluster.on.is_some() && needs_one_worker(command) {
+        return usage(&format!("{ONE_WORKER_REASON}; omit --on, or build a database with makeblastdb"));
     }
     if args.resume && command.output_path.is_none() {
         return usage("the checkpoint of a search is beside its output; --resume requires -out FILE");
@@ -199,6 +199,9 @@ fn check_outputs(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, 
         check_writable(path)?;
     }
     check_inputs_remain(&outputs, command)?;
+    if args.cluster.on.is_some() && command.query_path.as_deref().is_some_and(is_read_once) {
+        return usage("workers read the queries: with --on, -query must be a file that all hosts have");
+    }
     match (args.cluster.on, &command.query_path, &command.output_path) {
         (None, _, out) => Ok(out.clone().unwrap_or_default()),
         (Some(_), Some(_), Some(out)) => Ok(out.clone()),
@@ -354,15 +357,15 @@ fn report_outcome(
 }
 
 /// Returns whether one worker must search all batches of queries: blastn chooses the size of a batch by the results of
-/// earlier ones, and `-subject` is not cut into ranges.
-fn has_dependent_batches(command: &SearchCommand) -> bool {
-    command.subject_path.is_some() && command.program == SearchProgram::Blastn
+/// earlier ones, and `-subject` is not cut into ranges; subjects from a pipe can be read only once.
+fn needs_one_worker(command: &SearchCommand) -> bool {
+    command.subject_path.as_deref().is_some_and(|path| command.program == SearchProgram::Blastn || is_read_once(path))
 }
 
 /// Returns the requested number of workers per host. Also sets the number of threads with which each worker runs
 /// DIAMOND or MMseqs2; by default, the workers of a host share its threads equally.
 fn worker_count(args: &SearchArgs, command: &mut SearchCommand) -> Option<usize> {
-    if has_dependent_batches(command) {
+    if needs_one_worker(command) {
         return Some(1);
     }
     let requested = args.workers.map(usize::from);
@@ -397,17 +400,36 @@ fn prints_messages(common: &CommonArgs) -> bool {
     !common.json && !common.quiet
 }
 
-/// Copies the queries from standard input to a temporary file, because every worker reads all of them.
-fn spool_stdin(scratch: &Path) -> Result<TemporaryItem<tempfile::NamedTempFile>, Failure> {
+/// Copies queries from standard input (`None`) or from a pipe to a temporary file, because every worker reads all of them.
+/// Returns `None` for a path that can be read several times.
+fn spool_queries(
+    query: Option<&Path>,
+    scratch: &Path,
+) -> Result<Option<TemporaryItem<tempfile::NamedTempFile>>, Failure> {
+    let mut source: Box<dyn Read> = match query {
+        None => Box::new(std::io::stdin().lock()),
+        Some(path) if is_read_once(path) => {
+            let wrong = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()));
+            Box::new(std::fs::File::open(path).map_err(wrong)?)
+        }
+        Some(_) => return Ok(None),
+    };
     let copied = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch))
         .and_then(|mut file| {
-            std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
+            std::io::copy(&mut source, &mut file)?;
             file.flush()?;
             Ok(file)
         });
     let wrong =
         |error| Failure::new(ErrorKind::Machine, format!("cannot store queries in {}: {error}", scratch.display()));
-    copied.map_err(wrong)
+    copied.map(Some).map_err(wrong)
+}
+
+/// Returns whether a path can be read only once, or only by this process: a pipe, a socket, a terminal, or a path of an
+/// open file such as /dev/stdin.
+fn is_read_once(path: &Path) -> bool {
+    let is_file = path.metadata().is_ok_and(|found| found.is_file() || found.is_dir());
+    path.exists() && (!is_file || ["/dev/stdin", "/dev/fd", "/proc"].iter().any(|open| path.starts_with(open)))
 }
 
 /// Checks the files of queries and subjects.
@@ -447,7 +469,7 @@ fn check_query(query: &Path, requires_queries: bool, begins_with_name: bool) -> 
 
 /// Rejects a file of subjects that cannot be read.
 fn check_subjects(command: &SearchCommand) -> Result<(), Failure> {
-    let Some(path) = &command.subject_path else { return Ok(()) };
+    let Some(path) = command.subject_path.as_deref().filter(|path| !is_read_once(path)) else { return Ok(()) };
     let wrong = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()));
     std::fs::File::open(path).map(drop).map_err(wrong)
 }
