@@ -70,6 +70,13 @@ fn reads_in_a_pool_are_fetched_and_gone_when_their_sample_is_done() {
     for sample in samples(&told) {
         assert!(sample["steps"].as_array().expect("a list").iter().all(|step| step["done_before"] == true), "{told}");
     }
+    // A sample without one of its outputs is not finished, nor is one whose line of the sheet has changed.
+    fs::remove_file(out.join("s0/s0.vcf.gz")).expect("it was written");
+    let sheet = fs::read_to_string(&there).expect("it was written");
+    let sheet = sheet.replace("fastq_2\n", "fastq_2,library\n").replace(".fq\ns1", ".fq,\ns1").trim_end().to_owned();
+    fs::write(&there, sheet + ",other\n").expect("it can be written");
+    let failed = run_from_pool(&pool, &there, &out, "1s").arg("--resume").run();
+    failed.assert_rejected(&[EXIT_REMOTE], &["2 of 2 samples failed", "s0_1.fq", "s1_1.fq"]);
 }
 
 #[test]

@@ -421,6 +421,11 @@ fn a_region_in_which_the_caller_stalls_is_cut_and_its_shortest_piece_is_set_apar
     let expected = run("whole.vcf.gz", "", &rule);
     assert!(!expected.stderr.contains("stalled"), "{}", expected.describe());
     run("off.vcf.gz", "", &[]);
+    let everywhere =
+        format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script_caller(&out, "exec sleep 1000").display());
+    let words = ["--regions", "chrX:3001-4000", "--stall-after", "1s", "--caller", &everywhere];
+    let nothing = aligned.call(&out.join("nothing.vcf.gz")).args(words).run();
+    nothing.assert_rejected(&[EXIT_ENGINE], &["chrX:3001-4000", "the caller stalled", "longer time"]);
     let read = |name: &str| fs::read(out.join(name)).expect("it was written");
     let records = |name: &str| vcf_records(&out.join(name));
     assert!(records("whole.vcf.gz") == records("off.vcf.gz"), "the rule changes what does not stall");

@@ -122,6 +122,9 @@ fn interleaved_reads_come_out_as_those_of_two_files() {
         let same = std::fs::read(out.join("sample.bam")).ok() == std::fs::read(other.join("sample.bam")).ok();
         assert!(same, "{} has other bytes", other.display());
     }
+    // The same file as single reads is another job.
+    let single = align(&out).args(["--read-group", &lane.read_group, "--resume", "--reads"]).arg(&path);
+    single.run().assert_rejected(&[2], &["file 1 of lane 1 was", "interleaved", "--resume"]);
 }
 
 #[test]

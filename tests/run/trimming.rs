@@ -159,6 +159,13 @@ fn a_fastp_that_is_missing_old_dead_or_forgetful_ends_the_run() {
         --json) j=$2;; esac; shift; done; head -n 400 \"$a\" > $x; head -n 400 \"$b\" > $y; \
         echo '{\"summary\": {\"before_filtering\": {\"total_reads\": 200}}}' > \"$j\"";
     run(&fake_fastp(&directory, "0.24.0", script), &[]).assert_rejected(&[5], &["200 of 1800 reads"]);
+    // If the aligner fails, fastp ends with a broken pipe. The error is that of the aligner.
+    let aligner = directory.join("aligner");
+    scratch::write_executable(&aligner, "#!/bin/sh\nhead -c 1000 >/dev/null\necho 'no luck' >&2\nexit 9\n");
+    let template = format!("{} {{index}} {{reads}}", aligner.display());
+    let failed = align(&Sample::two_lanes().lanes[1..2], &directory.join("other")).args(["--aligner", &template]).run();
+    failed.assert_rejected(&[5], &["no luck"]);
+    assert!(!failed.stderr.contains("signal"), "{}", failed.describe());
     let fine = fake_fastp(&directory, "0.25.0", "exit 0");
     run(&fine, &["--trim-args", "--out1 x"]).assert_rejected(&[2], &["--out1"]);
     assert_no_output(&out);

@@ -470,6 +470,7 @@ impl LocalAlignJob<'_> {
                 lane_options: lane_options.clone(),
                 sink,
                 options,
+                trim_directory: &options.out,
                 job_directory,
                 previous_report: fed,
             };

@@ -30,8 +30,9 @@ use crate::messages::{HeadMessage, JobMessages, NamedTask, UploadHeader, WorkerM
 
 /// Maximum number of events that wait for the head. If the queue is full, the tasks that receive from workers wait.
 const EVENT_QUEUE_LENGTH: usize = 16;
-/// Maximum number of commands that wait to be sent to one worker. The scheduler issues only a few commands at a time.
-const COMMAND_QUEUE_LENGTH: usize = 4096;
+/// Maximum number of commands that wait to be sent to one worker. A job may issue a command for each of its 65,536
+/// partitions at once. Memory is allocated for waiting commands only.
+const COMMAND_QUEUE_LENGTH: usize = 1 << 20;
 /// Maximum size of an upload, bytes: the signatures of a block of 100 million reads.
 const MAX_UPLOAD_BYTES: u64 = 16 << 30;
 

@@ -45,7 +45,7 @@ use crate::journal::{
 };
 use crate::partitioned_file::PartLocation;
 use crate::runs::RunTable;
-use crate::scratch::{SpillFile, create_private_directory};
+use crate::scratch::{SpillFile, create_private_directory, output_id};
 
 /// Name of the job directory within the output directory.
 pub const DIRECTORY_NAME: &str = ".godwit";
@@ -569,9 +569,8 @@ fn check_cluster_mode(out: &Path, before: bool, now: bool) -> Result<(), Pipelin
 /// Returns the path of the data directory of the job that writes to `out`, within a scratch directory that many jobs
 /// share.
 fn data_directory_below(temp: &Path, out: &Path) -> PathBuf {
-    let whole = out.canonicalize().unwrap_or_else(|_| out.to_owned());
     let prefix = String::from_utf8_lossy(DATA_DIRECTORY_PREFIX);
-    temp.join(format!("{prefix}{}", &blake3::hash(whole.as_os_str().as_bytes()).to_hex()[..16]))
+    temp.join(format!("{prefix}{}", output_id(out)))
 }
 
 /// Returns the BLAKE3 of concatenated byte ranges of a file, hexadecimal. Each range is an offset and a length, bytes.

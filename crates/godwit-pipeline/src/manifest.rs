@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use godwit_files::{AtomicDirectory, AtomicFile, is_relative_descendant};
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,24 @@ impl Manifest {
         };
         self.files.iter().all(there)
     }
+}
+
+/// Returns the paths of the manifests in a directory, sorted by name.
+///
+/// # Errors
+/// The I/O error of the file system.
+pub fn manifests_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut manifests = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        if name.ends_with(MANIFEST_SUFFIX.as_bytes()) && !name.starts_with(b".") {
+            manifests.push(entry.path());
+        }
+    }
+    manifests.sort();
+    Ok(manifests)
 }
 
 fn file_name(file: &AtomicFile) -> String {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,6 +128,13 @@ impl Spill for SpillFile {
 /// The I/O error of the file system.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Returns 16 hexadecimal digits that identify the output path of a job, for names in a scratch directory that many jobs
+/// share.
+pub fn output_id(out: &Path) -> String {
+    let whole = out.canonicalize().unwrap_or_else(|_| out.to_owned());
+    blake3::hash(whole.as_os_str().as_bytes()).to_hex()[..16].to_owned()
 }
 
 /// A private directory for files of this process. Dropping this value, or stopping the process with a signal, removes

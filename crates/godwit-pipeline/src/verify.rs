@@ -17,7 +17,7 @@ use godwit_files::parent_directory;
 use godwit_model::message_with_causes;
 
 use crate::error::PipelineError;
-use crate::manifest::{MANIFEST_SUFFIX, Manifest, ManifestFile, range_checksum};
+use crate::manifest::{MANIFEST_SUFFIX, Manifest, ManifestFile, manifests_in, range_checksum};
 
 /// The result of verifying a file.
 #[derive(Debug)]
@@ -99,20 +99,6 @@ fn missing_file_error(path: &Path) -> PipelineError {
     PipelineError::Missing { description: "the file", path: path.to_owned(), remedy: remedy.to_owned() }
 }
 
-/// Returns the paths of the manifests in a directory, sorted by name.
-fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>, PipelineError> {
-    let failed = |error| PipelineError::file("read", directory)(error);
-    let mut manifests = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if file_name(&path).ends_with(MANIFEST_SUFFIX) && !file_name(&path).starts_with('.') {
-            manifests.push(path);
-        }
-    }
-    manifests.sort();
-    Ok(manifests)
-}
-
 fn read_manifest(path: &Path) -> Result<Manifest, PipelineError> {
     let manifest = Manifest::read(path).map_err(PipelineError::file("read", path))?;
     manifest.ok_or_else(|| PipelineError::Corrupt {
@@ -128,7 +114,7 @@ fn find_manifest(path: &Path) -> Result<Option<(Manifest, usize)>, PipelineError
     if !directory.is_dir() {
         return Ok(None);
     }
-    for candidate in manifests_in(directory)? {
+    for candidate in manifests_in(directory).map_err(PipelineError::file("read", directory))? {
         let manifest = read_manifest(&candidate)?;
         if let Some(at) = manifest.files.iter().position(|file| file.name == file_name(path)) {
             return Ok(Some((manifest, at)));
@@ -159,7 +145,7 @@ struct Verifier<'w> {
 impl Verifier<'_> {
     fn verify_directory(&self, path: &Path) -> Result<Vec<FileCheck>, PipelineError> {
         let (mut checks, mut named) = (Vec::new(), Vec::new());
-        for manifest in manifests_in(path)? {
+        for manifest in manifests_in(path).map_err(PipelineError::file("read", path))? {
             let found = match self.verify_manifest(&manifest) {
                 Ok(found) => found,
                 Err(error) => vec![outcome_of_error(manifest, error)?],

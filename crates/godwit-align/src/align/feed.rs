@@ -2,7 +2,7 @@
 //! a cluster run.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -83,6 +83,8 @@ pub(super) struct Feeder<'r, W> {
     pub(super) lane_options: LaneOptions,
     pub(super) sink: W,
     pub(super) options: &'r AlignOptions,
+    /// Directory of the reports of fastp.
+    pub(super) trim_directory: &'r Path,
     /// Job directory with the blocks that need not be aligned again.
     pub(super) job_directory: &'r JobDirectory,
     /// Totals of the earlier aligner processes of this job.
@@ -147,7 +149,13 @@ impl<W: BlockSink> Feeder<'_, W> {
     ) -> Result<Option<OpenLane>, PipelineError> {
         let Some((index, lane)) = lanes.get_mut(at) else { return Ok(None) };
         let start = self.resume_start(*index as u16)?;
-        lane.lane.open(*index, start, &self.lane_options, self.options, cancelled).map(Some)
+        lane.lane.open(&self.trim_reports(*index), start, &self.lane_options, self.options, cancelled).map(Some)
+    }
+
+    /// Returns the path of the reports of fastp on a lane, without the extension.
+    fn trim_reports(&self, lane: usize) -> PathBuf {
+        let lane = if self.options.lanes.len() > 1 { format!(".L{}", lane + 1) } else { String::new() };
+        self.trim_directory.join(format!("{}{lane}.fastp", self.options.sample))
     }
 
     /// Returns the start of a block at which reading a lane can begin, so that only blocks that are not needed are
@@ -178,7 +186,7 @@ impl<W: BlockSink> Feeder<'_, W> {
         match open.start.is_some().then(|| open.reader.wait_for_text()) {
             None | Some(Ok(())) => Ok(open),
             Some(Err(FastqError::Changed { .. })) => {
-                lane.lane.open(index, None, &self.lane_options, self.options, cancelled)
+                lane.lane.open(&self.trim_reports(index), None, &self.lane_options, self.options, cancelled)
             }
             Some(Err(error)) => Err(error.into()),
         }

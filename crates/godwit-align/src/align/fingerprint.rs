@@ -51,7 +51,9 @@ pub(super) fn align_fingerprint(
     for (lane, files) in options.lanes.iter().enumerate() {
         for (index, path) in files.iter().enumerate() {
             let key = FingerprintKey::ReadsFile { lane, file: index };
-            state(key, describe_file_prefix(path).map_err(PipelineError::file("read", path))?);
+            let described = describe_file_prefix(path).map_err(PipelineError::file("read", path))?;
+            let interleaved = if options.reads.interleaved { ", interleaved" } else { "" };
+            state(key, described + interleaved);
         }
     }
     if let Some(recalibration) = &options.job.recalibration {

@@ -308,10 +308,10 @@ fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::R
 
 impl Lane {
     /// Opens the lane at the block start `start`, if there is one, and otherwise at its beginning. Starts fastp if
-    /// reads are trimmed.
+    /// reads are trimmed. `trim_reports`: the path of its reports without the extension.
     pub(super) fn open(
         &mut self,
-        number: usize,
+        trim_reports: &Path,
         start: Option<BlockStart>,
         lane_options: &LaneOptions,
         options: &AlignOptions,
@@ -319,7 +319,16 @@ impl Lane {
     ) -> Result<OpenLane, PipelineError> {
         if let Some(arguments) = &options.reads.trim {
             let interleaved = matches!(self.kind, LaneKind::Interleaved);
-            return LaneTrimmer::start(&self.files, interleaved, number, arguments, options, lane_options, cancelled);
+            let threads = options.job.threads;
+            return LaneTrimmer::start(
+                &self.files,
+                interleaved,
+                trim_reports,
+                arguments,
+                threads,
+                lane_options,
+                cancelled,
+            );
         }
         if let Some(input) = self.open_pipe.take() {
             return Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimmer: None, start: None });

@@ -18,7 +18,6 @@ use godwit_formats::sam::SamReadError;
 use godwit_io::bgzf;
 use godwit_pipeline::PipelineError;
 
-use super::AlignOptions;
 use super::lanes::{OpenLane, ReadsOptions};
 
 /// Maximum time to wait until fastp exits after its output could not be processed; its own error then explains the
@@ -50,19 +49,18 @@ pub(super) fn check_fastp(reads: &ReadsOptions) -> Result<Option<String>, Pipeli
 }
 
 impl LaneTrimmer {
-    /// Starts fastp on the files of a lane.
+    /// Starts fastp on the files of a lane. `reports`: the path of its reports without the extension.
     pub(super) fn start(
         files: &[PathBuf],
         interleaved: bool,
-        number: usize,
+        reports: &Path,
         arguments: &[String],
-        options: &AlignOptions,
+        threads: usize,
         lane_options: &LaneOptions,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<OpenLane, PipelineError> {
         let report = |extension: &str| {
-            let lane = if options.lanes.len() > 1 { format!(".L{}", number + 1) } else { String::new() };
-            let path = options.out.join(format!("{}{lane}.fastp.{extension}", options.sample));
+            let path = PathBuf::from(format!("{}.{extension}", reports.display()));
             AtomicFile::create(&path).map_err(PipelineError::file("write", path))
         };
         let (json, html) = (report("json")?, report("html")?);
@@ -70,7 +68,7 @@ impl LaneTrimmer {
             program: None,
             files: files.to_vec(),
             interleaved,
-            threads: options.job.threads,
+            threads,
             arguments: arguments.to_vec(),
             json_report: json.temporary_path().to_owned(),
             html_report: html.temporary_path().to_owned(),
@@ -86,12 +84,16 @@ impl LaneTrimmer {
     }
 
     /// Waits until fastp and the read counter have ended, after the last read or after a failure in `fed`. Returns the
-    /// first failure, or adds fastp's report files to `reports`.
+    /// first failure, or adds fastp's report files to `reports`. A failure of the receiver of the reads is returned at
+    /// once: it ends fastp with a broken pipe, so fastp's own error would hide it.
     pub(super) fn finish(
         mut self,
         fed: Result<(), PipelineError>,
         reports: &mut AtomicSet,
     ) -> Result<(), PipelineError> {
+        if fed.as_ref().is_err_and(|error| !matches!(error, PipelineError::Fastq(_))) {
+            return fed;
+        }
         let ended = match &fed {
             Ok(()) => self.child.wait(),
             Err(_) => self.child.wait_or_kill(FASTP_EXIT_TIMEOUT),

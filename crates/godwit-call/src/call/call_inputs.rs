@@ -15,7 +15,7 @@ use godwit_formats::sam::Header;
 use godwit_io::bgzf;
 use godwit_io::bgzf::EOF_BLOCK;
 use godwit_model::{Contig, Genome};
-use godwit_pipeline::manifest::{MANIFEST_SUFFIX, Manifest};
+use godwit_pipeline::manifest::{Manifest, manifests_in};
 use godwit_pipeline::{AlignmentsError, PipelineError};
 use read_indexes::{BAM_INDEX_EXTENSIONS, check_bam_indexes, check_cram_index, index_read_error};
 
@@ -234,14 +234,8 @@ impl AlignedReads {
 
 /// Returns the BAM that a job wrote into `directory`, or its CRAM if there is no BAM.
 fn find_alignments(directory: &Path) -> Result<PathBuf, PipelineError> {
-    let failed = |error| PipelineError::file("read", directory)(error);
     let (mut bams, mut crams) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with('.') || !name.ends_with(MANIFEST_SUFFIX) {
-            continue;
-        }
+    for path in manifests_in(directory).map_err(PipelineError::file("read", directory))? {
         let Some(manifest) = Manifest::read(&path).map_err(PipelineError::file("read", &path))? else { continue };
         let files = manifest.files.into_iter().map(|file| path.with_file_name(file.name));
         for file in files {

@@ -94,9 +94,13 @@ impl VcfAssembly<'_> {
                 None => whole = Some(header),
             }
         }
-        let missing =
-            || PipelineError::CountMismatch { items: "headers", expected: self.regions.len() as u64, actual: 0 };
-        let mut whole = whole.ok_or_else(missing)?;
+        let stalled = || PipelineError::CallerOutput {
+            region: self.regions.first().map_or_else(String::new, |region| region.label.clone()),
+            problem:
+                "is missing, as for all other regions: the caller stalled in them. Give --stall-after a longer time"
+                    .to_owned(),
+        };
+        let mut whole = whole.ok_or_else(stalled)?;
         if !whole.has_kind("contig") {
             for contig in self.genome.contigs() {
                 whole.push_line(format!("##contig=<ID={},length={}>", contig.name, contig.length).into_bytes());

@@ -1,7 +1,9 @@
 //! Remote files of a workflow. The reads of a sample are downloaded before its first step and removed after its last
 //! step. Then the outputs of the sample are uploaded.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,9 +12,9 @@ use godwit_files::write_atomically;
 use godwit_model::PloidyTable;
 use godwit_pipeline::PipelineError;
 use godwit_pipeline::fingerprint::option_text;
-use godwit_pipeline::manifest::{self, Manifest};
+use godwit_pipeline::manifest::{Manifest, manifests_in, range_checksum};
 use godwit_pipeline::observer::WorkflowStep;
-use godwit_pipeline::scratch::create_private_directory;
+use godwit_pipeline::scratch::{create_private_directory, output_id};
 use serde::{Deserialize, Serialize};
 
 use super::report::SampleOutcome;
@@ -83,10 +85,12 @@ fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
 /// The checkpoint of a finished sample with remote reads.
 #[derive(Serialize, Deserialize)]
 struct SampleCheckpoint {
-    /// Text of the values on which the outputs depend, except the reads.
+    /// Text of the values on which the outputs of all samples depend.
     options: String,
-    /// Addresses or paths of the FASTQ files of each lane.
-    reads: Vec<Vec<PathBuf>>,
+    sex: Option<String>,
+    lanes: Vec<SheetLane>,
+    /// BLAKE3 checksum, hexadecimal, of each manifest of the outputs, by name.
+    manifests: BTreeMap<PathBuf, String>,
     outcome: SampleOutcome,
 }
 
@@ -94,10 +98,21 @@ impl SheetSample {
     fn has_remote_reads(&self) -> bool {
         self.lanes.iter().flat_map(|lane| &lane.files).any(|file| is_address(file))
     }
+}
 
-    fn read_files(&self) -> Vec<Vec<PathBuf>> {
-        self.lanes.iter().map(|lane| lane.files.clone()).collect()
-    }
+/// Returns the BLAKE3 checksum, hexadecimal, of each manifest in a directory, by name.
+fn manifest_checksums(directory: &Path) -> io::Result<BTreeMap<PathBuf, String>> {
+    let checksum = |path: PathBuf| {
+        let file = std::fs::File::open(&path)?;
+        let checksum = range_checksum(&file, 0, file.metadata()?.len())?;
+        Ok((PathBuf::from(path.file_name().unwrap_or_default()), checksum))
+    };
+    manifests_in(directory)?.into_iter().map(checksum).collect()
+}
+
+/// Turns the failure to remove something that does not exist into a success.
+fn remove_if_there(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Rejects addresses in the options and in the sheet that are invalid or not supported.
@@ -110,7 +125,7 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
         checked.map_err(|problem| PipelineError::Options { problem: format!("--store {address}: {problem}") })?;
     }
     for sample in samples {
-        for file in sample.read_files().iter().flatten().filter(|file| is_address(file)) {
+        for file in sample.lanes.iter().flat_map(|lane| &lane.files).filter(|file| is_address(file)) {
             let address = file.to_string_lossy();
             let checked = match &options.remote_files {
                 Some(fetch) => fetch.check_source(&address),
@@ -128,32 +143,51 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
 
 impl WorkflowJob<'_> {
     /// Runs all steps of a sample. Before them, downloads the remote reads; after them, uploads the outputs if
-    /// requested. The downloaded reads are removed when the last step is finished. If a step fails, they are kept for a
-    /// later attempt.
+    /// requested. The downloaded reads are removed when the sample is called. If a step before that fails, they are kept
+    /// for a later attempt.
     pub(super) fn run_sample(&self, sample: &SheetSample, outcome: &mut SampleOutcome) -> Result<(), PipelineError> {
+        let path = self.sample_directory(sample).join(DONE_FILE);
         if !sample.has_remote_reads() {
+            remove_if_there(std::fs::remove_file(&path)).map_err(PipelineError::file("remove", &path))?;
             self.run_sample_steps(sample, &mut outcome.steps)?;
             return self.store_sample(sample, outcome);
         }
-        if let Some(done) = self.load_sample_checkpoint(sample) {
-            outcome.steps = done.outcome.steps;
-            outcome.steps.iter_mut().for_each(|step| step.is_resumed = true);
-            return self.store_sample(sample, outcome);
-        }
         let directory = self.reads_directory(sample);
-        let here = self.fetch_reads(sample, &directory, outcome)?;
-        self.run_sample_steps(&here, &mut outcome.steps)?;
-        std::fs::remove_dir_all(&directory).map_err(PipelineError::file("remove", &directory))?;
-        self.store_sample(sample, outcome)?;
+        match self.load_sample_checkpoint(sample) {
+            Some(done) => {
+                outcome.steps = done.outcome.steps;
+                outcome.steps.iter_mut().for_each(|step| step.is_resumed = true);
+            }
+            None => {
+                // An earlier checkpoint does not describe the outputs of this run.
+                remove_if_there(std::fs::remove_file(&path)).map_err(PipelineError::file("remove", &path))?;
+                let here = self.fetch_reads(sample, &directory, outcome)?;
+                self.run_sample_steps(&here, &mut outcome.steps)?;
+                self.write_sample_checkpoint(sample, outcome, &path)?;
+            }
+        }
+        remove_if_there(std::fs::remove_dir_all(&directory)).map_err(PipelineError::file("remove", &directory))?;
+        self.store_sample(sample, outcome)
+    }
+
+    /// Writes the checkpoint of a sample whose outputs are complete.
+    fn write_sample_checkpoint(
+        &self,
+        sample: &SheetSample,
+        outcome: &SampleOutcome,
+        path: &Path,
+    ) -> Result<(), PipelineError> {
+        let directory = self.sample_directory(sample);
         let done = SampleCheckpoint {
             options: self.options_fingerprint(),
-            reads: sample.read_files(),
+            sex: sample.sex.clone(),
+            lanes: sample.lanes.clone(),
+            manifests: manifest_checksums(&directory).map_err(PipelineError::file("read", &directory))?,
             outcome: outcome.clone(),
         };
-        let path = self.sample_directory(sample).join(DONE_FILE);
         let written =
-            serde_json::to_vec(&done).map_err(std::io::Error::other).and_then(|text| write_atomically(&path, &text));
-        written.map_err(PipelineError::file("write", &path))
+            serde_json::to_vec(&done).map_err(std::io::Error::other).and_then(|text| write_atomically(path, &text));
+        written.map_err(PipelineError::file("write", path))
     }
 
     /// Uploads the files of a sample. Files that the server already has are not sent again.
@@ -190,14 +224,22 @@ impl WorkflowJob<'_> {
         store.store_files(&files, address, self.cancelled)
     }
 
-    /// Returns the checkpoint of a finished sample, if its options and reads are the same and all of its outputs exist.
+    /// Returns the checkpoint of a finished sample, if its options, its lines of the sheet and its manifests are the same
+    /// and all files of the manifests exist.
     fn load_sample_checkpoint(&self, sample: &SheetSample) -> Option<SampleCheckpoint> {
         let directory = self.sample_directory(sample);
         let done: SampleCheckpoint = serde_json::from_slice(&std::fs::read(directory.join(DONE_FILE)).ok()?).ok()?;
-        let manifest =
-            Manifest::read(&directory.join(format!("{}{}", sample.name, manifest::MANIFEST_SUFFIX))).ok()??;
-        let is_same = done.options == self.options_fingerprint() && done.reads == sample.read_files();
-        (self.options.resume && is_same && manifest.is_complete(&directory)).then_some(done)
+        let is_same =
+            done.options == self.options_fingerprint() && done.sex == sample.sex && done.lanes == sample.lanes;
+        let is_complete = |name: &PathBuf| {
+            let manifest = Manifest::read(&directory.join(name));
+            manifest.is_ok_and(|manifest| manifest.is_some_and(|manifest| manifest.is_complete(&directory)))
+        };
+        let are_complete = || {
+            let is_unchanged = manifest_checksums(&directory).is_ok_and(|found| found == done.manifests);
+            is_unchanged && !done.manifests.is_empty() && done.manifests.keys().all(is_complete)
+        };
+        (self.options.resume && is_same && are_complete()).then_some(done)
     }
 
     /// Returns a text of all values on which the outputs of a sample depend, except its reads.
@@ -206,8 +248,13 @@ impl WorkflowJob<'_> {
     }
 
     fn reads_directory(&self, sample: &SheetSample) -> PathBuf {
-        let base = self.options.job.temp.clone().unwrap_or_else(|| self.sample_directory(sample));
-        base.join(format!("{READS_DIRECTORY_PREFIX}-{}", sample.name))
+        match &self.options.job.temp {
+            Some(temp) => {
+                let run = output_id(&self.options.out);
+                temp.join(format!("{READS_DIRECTORY_PREFIX}-{run}-{}", sample.name))
+            }
+            None => self.sample_directory(sample).join(format!("{READS_DIRECTORY_PREFIX}-{}", sample.name)),
+        }
     }
 
     /// Downloads the remote reads of a sample to `directory`. Returns the sample with the paths of the downloaded
@@ -251,8 +298,6 @@ impl WorkflowJob<'_> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::collections::BTreeMap;
-
     use godwit_engines::aligner::AlignerChoice;
     use godwit_engines::caller::CallerChoice;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_model::PloidyTable;
 use godwit_pipeline::PipelineError;
+use serde::{Deserialize, Serialize};
 
 use super::remote_files::is_address;
 
@@ -33,7 +34,7 @@ pub struct SheetSample {
 }
 
 /// The reads of one lane.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SheetLane {
     /// Path or address of the file with read 1 and, for paired reads, of the file with read 2.
     pub files: Vec<PathBuf>,

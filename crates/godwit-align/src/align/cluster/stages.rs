@@ -2,6 +2,7 @@
 //! its shard. In the second, workers write parts, until all parts are in the output file.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -19,6 +20,7 @@ use godwit_pipeline::reduce::{
     Collector, JobMonitor, MarkedRuns, OutputFiles, RemoteBlock, UnpublishedOutputs, file_ranks,
 };
 use godwit_pipeline::runs::ShardPlan;
+use godwit_pipeline::scratch::{ScratchDirectory, unique_name};
 
 use super::super::feed::{FeedLane, FeedReport, Feeder, check_resumed_blocks};
 use super::super::{AlignContext, AlignResult, lanes};
@@ -151,7 +153,7 @@ impl ClusterAlignJob<'_> {
                     selection,
                     open_block: None,
                 };
-                self.feed(lanes, sink, &stop)
+                self.feed(lanes, sink, &self.context.options.out, &stop)
             });
             let outcome = aligning.run(head, scope, feeding);
             stop.store(true, Ordering::Relaxed);
@@ -171,11 +173,13 @@ impl ClusterAlignJob<'_> {
         &self,
         lanes: Vec<(usize, FeedLane)>,
         sink: SpoolSink,
+        trim_directory: &Path,
         stop: &Arc<AtomicBool>,
     ) -> Result<FeedReport, PipelineError> {
         let AlignContext { options, job_directory, progress, .. } = self.context;
         let lane_options = options.lane_options();
-        Feeder { lanes, lane_options, sink, options, job_directory, previous_report: FeedReport::default() }
+        let previous_report = FeedReport::default();
+        Feeder { lanes, lane_options, sink, options, trim_directory, job_directory, previous_report }
             .run(progress, stop)
     }
 
@@ -188,6 +192,12 @@ impl ClusterAlignJob<'_> {
     ) -> Result<(), PipelineError> {
         let planned = lanes::plan_lanes(self.context.options, stop)?;
         let lanes = self.context.groups.feed_lanes(planned, self.context.read_groups).into_iter().enumerate().collect();
+        let workers_directory = self.context.job_directory.create_workers_directory();
+        let workers_directory = workers_directory.map_err(PipelineError::file("create", &self.context.options.out))?;
+        // The reports of fastp are those of the first pass, which may still hold their names.
+        let trim_directory = workers_directory.join(unique_name());
+        let trim_directory =
+            ScratchDirectory::create(&trim_directory).map_err(PipelineError::file("create", &trim_directory))?;
         let selection = BlockSelection::Only(blocks);
         let sink = SpoolSink {
             spool: self.spool,
@@ -197,7 +207,7 @@ impl ClusterAlignJob<'_> {
             selection,
             open_block: None,
         };
-        self.feed(lanes, sink, stop).map(drop)
+        self.feed(lanes, sink, trim_directory.path(), stop).map(drop)
     }
 
     /// Makes a block of a read-once lane available to workers, if its reads are in the spool. Otherwise the block
