@@ -1,7 +1,7 @@
 """Reading files of a server through a mount: `godwit mount`, `rclone mount` of `rclone serve webdav`, and the local file.
 
 Server, mount and reader are on this machine, connected by loopback without TLS. *Warm* means that the server's page cache has the file and the
-mount and its kernel cache have none of it; *cold* that neither has. Regions are read by samtools through the index of a BAM file. Only root can
+mount and its kernel cache have none of it; *cold* that neither has; *again* that a program has read the file at this place before. Regions are read by samtools through the index of a BAM file. Only root can
 empty the page cache.
 """
 
@@ -78,6 +78,8 @@ def measure_rounds(
                 if job.endswith("warm"):
                     for file in root.iterdir():
                         harness.load_into_page_cache(file)
+                elif job.endswith("again"):
+                    measure(script, directory, daemons, options.scratch)
                 result = measure(script, directory, daemons, options.scratch)
                 harness.report_progress(f"round {round_number + 1}: {job}, {place}: {result['wall_s']:.2f} s, {result['cpu_s']:.2f} s CPU")
                 found[job][place].append(result)
@@ -88,7 +90,8 @@ def targets(found: dict[str, harness.Rounds]) -> Iterator[harness.Result]:
     for job, measured in found.items():
         if job.startswith("whole"):
             yield harness.target(f"{job}, speed over the local file", harness.ratios(measured[LOCAL], measured[GODWIT], "wall_s"), at_least=0.8)
-            yield harness.target(f"{job}, speed over rclone", harness.ratios(measured[RCLONE], measured[GODWIT], "wall_s"), at_least=2)
+            if not job.endswith("again"):
+                yield harness.target(f"{job}, speed over rclone", harness.ratios(measured[RCLONE], measured[GODWIT], "wall_s"), at_least=2)
         else:
             yield harness.target(f"{job}, time over the local file", harness.ratios(measured[GODWIT], measured[LOCAL], "wall_s"), at_most=1.5)
 
@@ -112,7 +115,7 @@ def main() -> None:
     bed = options.scratch / "regions.bed"
     bed.write_text("".join(f"{contig}\t{start}\t{end}\n" for contig, start, end in regions))
     read_whole, read_regions = "cat large > /dev/null", f"samtools view -c -M -L {shlex.quote(str(bed))} reads.bam"
-    jobs = {"whole file, warm": read_whole, "whole file, cold": read_whole, "regions, warm": read_regions, "regions, cold": read_regions}
+    jobs = {f"whole file, {state}": read_whole for state in ("warm", "cold", "again")} | {f"regions, {state}": read_regions for state in ("warm", "cold")}
     with ExitStack() as running:
         server = running.enter_context(client_processes.DataServer(godwit, root))
         at = options.scratch / "godwit"
