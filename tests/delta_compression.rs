@@ -130,6 +130,37 @@ fn anything_can_be_packed_and_is_hardly_longer_than_by_zstd() {
 }
 
 #[test]
+fn compressed_fasta_is_packed_as_text_and_other_compressed_files_as_they_are() {
+    needs!("bgzip");
+    let directory = write_individuals("pack-compressed");
+    fs::write(directory.join("table"), "chr1\t1\t.\tA\tC\n".repeat(1000)).expect("it can be written");
+    for name in ["one.fa", "table"] {
+        run_checked(Tool::require("bgzip").command().args(["-k", name]).current_dir(&directory));
+    }
+    for (input, restored) in [("one.fa.gz", "one.fa"), ("table.gz", "table.gz")] {
+        for from_stdin in [false, true] {
+            let run = godwit().current_dir(&directory);
+            let run = match from_stdin {
+                true => run.stdin(fs::File::open(directory.join(input)).expect("it is there")),
+                false => run,
+            };
+            run.args(["pack", "--reference", "ref.fa", if from_stdin { "-" } else { input }, "x.gwp"]).run_ok();
+            godwit().current_dir(&directory).args(["unpack", "--reference", "ref.fa", "x.gwp", "x"]).run_ok();
+            assert!(read(&directory, "x") == read(&directory, restored), "{input}, stdin: {from_stdin}");
+        }
+    }
+    // Without its end-of-file block, a BGZF file may be incomplete.
+    let whole = read(&directory, "one.fa.gz");
+    fs::write(directory.join("cut.fa.gz"), &whole[..whole.len() - 28]).expect("it can be written");
+    for input in ["cut.fa.gz", "-"] {
+        let run = godwit().current_dir(&directory).args(["pack", "--reference", "ref.fa", input, "y.gwp"]);
+        let run = run.stdin(fs::File::open(directory.join("cut.fa.gz")).expect("it is there"));
+        run.run().assert_rejected(&[3], &["end-of-file"]);
+        assert!(!directory.join("y.gwp").exists());
+    }
+}
+
+#[test]
 fn regions_are_those_of_samtools_faidx() {
     needs!("samtools");
     let directory = write_individuals("pack-regions");
@@ -215,6 +246,11 @@ fn a_collection_gives_back_genomes_and_a_region_of_all() {
     run(&["collection", "add", "all", "one.fa", "--reference", "ref.fa"])
         .assert_rejected(&[3], &["one", "another name"]);
     run(&["collection", "extract", "all", "three", "x", "--reference", "ref.fa"]).assert_rejected(&[3], &["three"]);
+    // A packed file that is not listed is not replaced.
+    fs::write(directory.join("all/three.gwp"), "the only copy").expect("it can be written");
+    let words = ["collection", "add", "all", "one.fa", "--name", "three", "--reference", "ref.fa"];
+    run(&words).assert_rejected(&[3], &["all/three.gwp exists", "remove the file"]);
+    assert_eq!(read(&directory, "all/three.gwp"), b"the only copy");
     run(&["collection", "add", "all", "ref.fa", "--reference", "one.fa"])
         .assert_rejected(&[3], &["its genomes were packed with the reference"]);
     run(&["collection", "list", "none"]).assert_rejected(&[4], &["collection.json"]);

@@ -1,8 +1,8 @@
 """Reading files of a server through a mount: `godwit mount`, `rclone mount` of `rclone serve webdav`, and the local file.
 
 Server, mount and reader are on this machine, connected by loopback without TLS. *Warm* means that the server's page cache has the file and the
-mount and its kernel cache have none of it; *cold* that neither has; *again* that a program has read the file at this place before. Regions are read by samtools through the index of a BAM file. Only root can
-empty the page cache.
+mount and its kernel cache have none of it; *cold* that neither has; *again* that a program has read the file at this place before. Regions are
+read by samtools through the index of a BAM file. Only root can empty the page cache.
 """
 
 import argparse
@@ -115,7 +115,8 @@ def main() -> None:
     bed = options.scratch / "regions.bed"
     bed.write_text("".join(f"{contig}\t{start}\t{end}\n" for contig, start, end in regions))
     read_whole, read_regions = "cat large > /dev/null", f"samtools view -c -M -L {shlex.quote(str(bed))} reads.bam"
-    jobs = {f"whole file, {state}": read_whole for state in ("warm", "cold", "again")} | {f"regions, {state}": read_regions for state in ("warm", "cold")}
+    jobs = {f"whole file, {state}": read_whole for state in ("warm", "cold", "again")}
+    jobs |= {f"regions, {state}": read_regions for state in ("warm", "cold")}
     with ExitStack() as running:
         server = running.enter_context(client_processes.DataServer(godwit, root))
         at = options.scratch / "godwit"

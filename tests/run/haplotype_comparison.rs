@@ -86,6 +86,27 @@ fn haplotypes_are_compared_by_default() {
 }
 
 #[test]
+fn records_on_contigs_that_the_reference_does_not_have_are_counted() {
+    let case = example();
+    for (name, contig, place) in [("calls.vcf", "decoy", "after"), ("truth.vcf", "a0", "before")] {
+        let text = std::fs::read_to_string(case.path(name)).expect("it was written");
+        let record = format!("{contig}\t7\t.\tA\tC\t.\t.\t.\tGT\t0/1\n");
+        let text = match place {
+            "after" => text + &record,
+            _ => text.replacen("c1\t", &format!("{record}c1\t"), 1),
+        };
+        case.write(name, &text);
+    }
+    let found = run_to_json(case.compare());
+    assert_eq!(counts(&found["all"]), [3, 0, 2, 1]);
+    for side in ["calls", "truth"] {
+        assert_eq!((&found[side]["records"], &found[side]["unknown_contigs"]), (&3.into(), &1.into()), "{found}");
+    }
+    let table = case.compare().run_ok().stdout;
+    assert!(table.contains("3 records, 3 compared; 1 more on contigs that the reference does not have"), "{table}");
+}
+
+#[test]
 fn the_files_of_the_verdicts_appear_together() {
     let case = example();
     let out = case.path("verdicts");

@@ -242,6 +242,34 @@ fn a_stopped_recalibration_resumes() {
     assert!(view(&out) == view(&expected), "the records differ");
 }
 
+#[test]
+#[ignore = "half a minute of GATK; cargo test --profile ci -p godwit-tests --test e2e -- --ignored recalibrate::"]
+fn records_that_gatk_drops_are_an_error_that_names_the_own_engine() {
+    needs!("samtools", "bgzip", "tabix");
+    needs_gatk!();
+    let cohort = Cohort::cached();
+    let directory = scratch::directory("dropped");
+    let known = write_known_sites(cohort, &directory);
+    let [bam, ..] = cohort.bams();
+    let text =
+        String::from_utf8(Tool::require("samtools").run(["view".as_ref(), "-h".as_ref(), bam.as_os_str()]).stdout);
+    let text = text.expect("SAM is text");
+    let group = text.lines().find(|line| !line.starts_with('@')).expect("it has records");
+    let group = group.split('\t').find(|field| field.starts_with("RG:Z:")).expect("it has a read group");
+    let (sam, reads) = (directory.join("one.sam"), directory.join("one.bam"));
+    fs::write(&sam, text.replacen(&format!("\t{group}"), "", 1)).expect("scratch can be written to");
+    let write = ["view", "--write-index", "-o"].map(std::ffi::OsStr::new);
+    Tool::require("samtools").run(
+        write
+            .into_iter()
+            .chain([std::ffi::OsStr::new(&format!("{0}##idx##{0}.bai", reads.display())), sam.as_os_str()]),
+    );
+    let run = || godwit().arg("recalibrate").arg("--reference").arg(&cohort.reference).arg("--known-sites").arg(&known);
+    let run = || run().arg("--reads").arg(&reads).arg("--out").arg(directory.join("out.bam"));
+    run().with_gatk().args(["--engine", "gatk"]).run().assert_rejected(&[5], &["records; GATK drops", "--engine own"]);
+    run().run_ok();
+}
+
 /// Checks options that are rejected before any work starts.
 fn assert_invalid_options_rejected(cohort: &Cohort, known: &Path, directory: &Path) {
     let out = directory.join("refused.bam");
@@ -284,6 +312,8 @@ fn a_slice_that_fails_names_itself_and_resume_goes_on() {
     assert!(!out.exists());
     let counted = stopped.stderr.matches("\"event\":\"recalibrated\"").count();
     assert!(counted >= 2, "{}", stopped.describe());
+    let own = ["--slice-records", "5000", "--threads", "1", "--resume"];
+    recalibrate(cohort, &known, &out).args(own).run().assert_rejected(&[2], &["the version of GATK was"]);
     let resumed = recalibrate_with_gatk(cohort, &known, &out).args(words).arg("--resume").run_ok();
     let going_on = format!("{{\"event\":\"call_resumed\",\"regions\":{counted}}}");
     assert!(resumed.stderr.contains(&going_on), "{}", resumed.describe());

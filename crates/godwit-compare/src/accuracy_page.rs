@@ -113,7 +113,8 @@ impl AccuracyPage<'_> {
 
     fn records(&self) -> String {
         let row = |name: &str, path: &Path, records: &ComparedRecords| {
-            let numbers = [records.records, records.compared, records.skipped, records.outside, records.too_complex];
+            let ComparedRecords { unknown_contigs, skipped, outside, too_complex, .. } = *records;
+            let numbers = [records.records, records.compared, unknown_contigs, skipped, outside, too_complex];
             let names = [escape_html(name), escape_html(&file_name(path))];
             Row { cells: names.into_iter().chain(numbers.map(format_thousands)).collect(), bar: 0.0 }
         };
@@ -121,8 +122,16 @@ impl AccuracyPage<'_> {
             row("Calls", &self.options.calls, &self.comparison.calls),
             row("Truth", &self.options.truth, &self.comparison.truth),
         ];
-        let headings =
-            ["", "File", "Records", "Compared", "With a problem", "Outside of the confident regions", "Too complex"];
+        let headings = [
+            "",
+            "File",
+            "Records",
+            "Compared",
+            "On contigs that the reference does not have",
+            "With a problem",
+            "Outside of the confident regions",
+            "Too complex",
+        ];
         let bases =
             self.comparison.confident_bases.map(|bases| format!("{} confident bases. ", format_thousands(bases)));
         let note = format!(

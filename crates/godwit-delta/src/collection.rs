@@ -107,24 +107,29 @@ impl Collection {
     /// # }
     /// ```
     pub fn open_or_create(directory: &Path, reference: &Reference) -> Result<Self, DeltaError> {
-        let digest = reference.digest().to_string();
         create_directories(directory).map_err(DeltaError::io_error(directory))?;
         let collection = match directory.join(MANIFEST_FILE_NAME).exists() {
             true => Self::open(directory)?,
             false => {
-                let manifest =
-                    CollectionManifest { version: MANIFEST_VERSION, reference: digest.clone(), members: Vec::new() };
+                let (reference, members) = (reference.digest().to_string(), Vec::new());
+                let manifest = CollectionManifest { version: MANIFEST_VERSION, reference, members };
                 Self { directory: directory.to_owned(), manifest }
             }
         };
-        if collection.manifest.reference != digest {
-            let (known, path) = (&collection.manifest.reference, reference.path().display());
-            return Err(collection.collection_error(format!(
-                "its genomes were packed with the reference {known}, but {path} is {digest}; give the reference they \
-                 were packed with"
-            )));
-        }
+        collection.check_reference(reference)?;
         Ok(collection)
+    }
+
+    fn check_reference(&self, reference: &Reference) -> Result<(), DeltaError> {
+        let (known, digest) = (&self.manifest.reference, reference.digest().to_string());
+        if *known == digest {
+            return Ok(());
+        }
+        Err(self.collection_error(format!(
+            "its genomes were packed with the reference {known}, but {} is {digest}; give the reference they were \
+             packed with",
+            reference.path().display()
+        )))
     }
 
     fn collection_error(&self, problem: String) -> DeltaError {
@@ -224,11 +229,19 @@ impl Collection {
         let _lock = lock.map_err(DeltaError::io_error(&lock_path))?;
         if self.directory.join(MANIFEST_FILE_NAME).exists() {
             self.manifest = Self::open(&self.directory)?.manifest;
+            self.check_reference(reference)?;
         }
         if self.manifest.members.iter().any(|member| member.name == name) {
             return Err(self.collection_error(format!("it already has a genome {name}; choose another name")));
         }
         let path = Self::packed_path(&self.directory, name);
+        if path.symlink_metadata().is_ok() {
+            return Err(self.collection_error(format!(
+                "{} exists, but {MANIFEST_FILE_NAME} does not list it. If {MANIFEST_FILE_NAME} was lost, restore it; if an \
+                 addition was stopped, remove the file",
+                path.display()
+            )));
+        }
         let file = AtomicFile::create_unique(&path, 0o600).map_err(DeltaError::io_error(&path))?;
         let mut out = ChecksumWriter { out: BufWriter::new(file), hash: Xxh3::new() };
         let summary = pack(input, &mut out, reference, anchors, options, cancelled)?;
@@ -237,7 +250,12 @@ impl Collection {
         file.and_then(AtomicFile::commit).map_err(DeltaError::io_error(&path))?;
         let (text_bytes, packed_bytes) = (summary.text_bytes, summary.packed_bytes);
         self.manifest.members.push(CollectionMember { name: name.to_owned(), text_bytes, packed_bytes, checksum });
-        self.write_manifest()?;
+        if let Err(error) = self.write_manifest() {
+            self.manifest.members.pop();
+            // Otherwise the file would prevent that the genome is added again; the first error is the one to report.
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
         Ok(summary)
     }
 

@@ -195,6 +195,7 @@ impl Comparison<'_> {
             return Ok(Err(OutOfOrder));
         }
         self.check_contigs(&sources)?;
+        report.set_unknown_contigs(sources.each_ref().map(VcfSource::unknown_contig_records));
         let (report, texts) = report.finish(&rules);
         files.finish(&texts)?;
         Ok(Ok(report))

@@ -81,6 +81,8 @@ impl HaplotypeComparison {
 pub struct ComparedRecords {
     /// Records on contigs of the reference, in the target regions.
     pub records: u64,
+    /// Records on contigs that the reference does not have, in the target regions. They are not compared.
+    pub unknown_contigs: u64,
     /// Records with a variant that was compared.
     pub compared: u64,
     /// Invalid records: an allele is too long or has letters that are not bases, or the ploidy is not supported.
@@ -192,6 +194,11 @@ impl ReportBuilder {
                 iterations: found.iterations,
             }));
         }
+    }
+
+    /// Sets the numbers of records on contigs that the reference does not have.
+    pub(crate) fn set_unknown_contigs(&mut self, records: [u64; 2]) {
+        self.records.iter_mut().zip(records).for_each(|(side, records)| side.unknown_contigs = records);
     }
 
     /// Returns the report and the texts of the files.

@@ -23,6 +23,8 @@ pub(crate) struct VcfSource<'r> {
     held: HashMap<String, ContigRecords>,
     /// Contigs that were returned or are held.
     seen: HashSet<String>,
+    /// Number of records on contigs that the reference does not have.
+    unknown_contig_records: u64,
 }
 
 /// The order of the contigs in a file differs from that of the reference, and a contig was passed over.
@@ -42,9 +44,16 @@ impl<'r> VcfSource<'r> {
             next: None,
             held: HashMap::new(),
             seen: HashSet::new(),
+            unknown_contig_records: 0,
         };
         source.next = source.read_first()?;
         Ok(source)
+    }
+
+    /// Returns the number of records, in the regions, on contigs that the reference does not have. It is complete after
+    /// [`VcfSource::finish`].
+    pub(crate) fn unknown_contig_records(&self) -> u64 {
+        self.unknown_contig_records
     }
 
     /// Returns the names of the contigs that were read so far.
@@ -130,6 +139,7 @@ impl<'r> VcfSource<'r> {
             if found == contig {
                 return Ok(Ok(records));
             }
+            self.unknown_contig_records += records.len() as u64;
         }
         Ok(Ok(ContigRecords::default()))
     }
@@ -143,8 +153,10 @@ impl<'r> VcfSource<'r> {
             if order.contains_key(next) {
                 return Ok(Err(OutOfOrder));
             }
-            self.read_contig()?;
+            let records = self.read_contig()?.map_or(0, |(_, records)| records.len());
+            self.unknown_contig_records += records as u64;
         }
+        self.unknown_contig_records += self.held.values().map(|records| records.len() as u64).sum::<u64>();
         Ok(Ok(()))
     }
 }

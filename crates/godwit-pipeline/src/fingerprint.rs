@@ -28,7 +28,7 @@ pub enum FingerprintKey<'k> {
     FastpVersion,
     /// Name and version of the variant caller.
     CallerVersion,
-    /// Version of GATK.
+    /// Version of GATK, or `none` if it does not recalibrate.
     GatkVersion,
     /// Options that change the output records, as a command line.
     Command,
@@ -70,7 +70,7 @@ pub enum FingerprintKey<'k> {
     KnownSites,
     /// Number of records in a slice of the aligned reads, for base quality recalibration.
     SliceRecords,
-    /// The engine of a base quality recalibration, and the options that change the new qualities.
+    /// The options of a base quality recalibration that change the new qualities.
     RecalibrationOptions,
     /// The VCF of variants to filter.
     Variants,

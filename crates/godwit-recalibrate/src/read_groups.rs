@@ -11,11 +11,13 @@ pub struct RecalibrationGroups {
 
 impl RecalibrationGroups {
     /// Creates the list from the identifiers (`ID`) and platform units (`PU`) of the read groups. The name of a group in
-    /// reports is its platform unit, or its identifier if it has none (GATK 4.6.2.0, `ReadGroupCovariate`).
+    /// reports is its platform unit without spaces around it, or its identifier if it has none (GATK 4.6.2.0,
+    /// `ReadGroupCovariate`).
     pub fn new<'h>(groups: impl IntoIterator<Item = (&'h str, Option<&'h str>)>) -> Self {
         let mut list = Self::default();
         for (id, platform_unit) in groups {
-            let name = platform_unit.unwrap_or(id);
+            // Cells of reports have no spaces around their texts.
+            let name = platform_unit.unwrap_or(id).trim();
             let known = list.names.iter().position(|other| other == name);
             let at = known.unwrap_or_else(|| {
                 list.names.push(name.to_owned());
@@ -43,7 +45,7 @@ mod tests {
 
     #[test]
     fn groups_with_the_same_platform_unit_are_one() {
-        let groups = RecalibrationGroups::new([("a", Some("FC.1")), ("b", None), ("c", Some("FC.1"))]);
+        let groups = RecalibrationGroups::new([("a", Some("FC.1")), ("b", None), ("c", Some("FC.1 "))]);
         assert_eq!(groups.names(), ["FC.1", "b"]);
         assert_eq!((groups.index(b"a"), groups.index(b"b"), groups.index(b"c")), (Some(0), Some(1), Some(0)));
         assert_eq!(groups.index(b"FC.1"), None);

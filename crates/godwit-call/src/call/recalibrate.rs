@@ -175,9 +175,10 @@ fn recalibrate_fingerprint(
     let quality = serde_json::to_string(&options.quality).map_err(|error| PipelineError::Options {
         problem: format!("the options of recalibration cannot be stored: {error}"),
     })?;
-    let gatk = gatk.map(|gatk| (FingerprintKey::GatkVersion, gatk.version().to_owned()));
+    let gatk = gatk.map_or("none", GatkEngine::version);
     let entries = [
         (FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned()),
+        (FingerprintKey::GatkVersion, gatk.to_owned()),
         (FingerprintKey::Reference, reference.checksum.clone()),
         (FingerprintKey::Reads, sizes_and_checksums([(&*reads.path, FILE_PREFIX_BYTES)].into_iter())?),
         (FingerprintKey::ReadsIndex, sizes_and_checksums([(&*reads.index, u64::MAX)].into_iter())?),
@@ -185,7 +186,7 @@ fn recalibrate_fingerprint(
         (FingerprintKey::RecalibrationOptions, quality),
         (FingerprintKey::SliceRecords, slice_records.to_string()),
     ];
-    Ok(entries.into_iter().chain(gatk).map(|(key, value)| key.entry(value)).collect())
+    Ok(entries.into_iter().map(|(key, value)| key.entry(value)).collect())
 }
 
 /// The engine of a job, ready to process slices.

@@ -14,12 +14,13 @@ use godwit_delta::{
     mutate_fasta, pack, unpack,
 };
 use godwit_files::{AtomicFile, OutputTarget, is_stdout};
-use godwit_io::bgzf::{GZIP_MAGIC, open_text};
+use godwit_io::bgzf::{GZIP_MAGIC, Reader};
 use godwit_model::ErrorKind;
 use godwit_model::Region;
+use godwit_process::TemporaryItem;
 
 use super::output_check::{NamedInput, check_output, reference_files};
-use super::{input_path, print};
+use super::{input_path, print, scratch_directory};
 use crate::interruption;
 
 /// Buffer size for reading and writing, in bytes.
@@ -30,7 +31,10 @@ pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
     check_inputs_remain(("OUT.gwp", &args.out), ("IN", &args.input), Some(args.reference.as_path()))?;
-    let (mut input, out) = (open_input(&args.input, threads)?, AtomicOutput::create(&args.out)?);
+    let (mut input, out) = (
+        open_input(&args.input, threads, &scratch_directory(&args.common), is_fasta)?,
+        AtomicOutput::create(&args.out)?,
+    );
     let reference = Reference::open(&args.reference, ReferenceCachePolicy::BesideFasta, threads)?;
     let anchors = reference.kmer_index(threads)?;
     let options = PackOptions { threads, ..PackOptions::default() };
@@ -92,7 +96,7 @@ fn add_genomes(args: &CollectionAddArgs) -> Result<(), Failure> {
     let mut failures = InputFailures::new(args.inputs.len(), "genomes were not added");
     for path in &args.inputs {
         let name = member_name(args, path);
-        let added = open_input(path, threads).and_then(|mut input| {
+        let added = open_input(path, threads, &scratch_directory(&args.common), is_fasta).and_then(|mut input| {
             Ok(collection.add_member(&name, &mut *input, &reference, &anchors, &options, &cancelled)?)
         });
         if let Some(summary) = failures.record(path.display(), added)? {
@@ -205,7 +209,8 @@ fn write_region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
 /// Runs `godwit mutate`, which writes a mutated copy of a genome.
 pub fn mutate_file(args: &MutateArgs) -> Result<(), Failure> {
     check_inputs_remain(("OUT.fa", &args.out), ("IN.fa", &args.input), None)?;
-    let mut input = BufReader::with_capacity(BUFFER_BYTES, open_input(&args.input, 1)?);
+    let mut input =
+        BufReader::with_capacity(BUFFER_BYTES, open_input(&args.input, 1, &std::env::temp_dir(), |_| true)?);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, AtomicOutput::create(&args.out)?);
     let human = MutationRates::human(args.seed);
     let mutations = MutationRates {
@@ -243,21 +248,48 @@ fn check_output_file(option: &str, out: &Path, inputs: &[NamedInput]) -> Result<
     if is_stdout(out) { Ok(()) } else { check_output(option, out, inputs) }
 }
 
-/// Opens a file for reading, and decompresses its content if it is gzip or BGZF.
-fn open_input(path: &Path, threads: usize) -> Result<Box<dyn Read>, Failure> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(std::io::stdin().lock()));
-    }
-    let mut file = open_file(path)?;
-    let mut first = Vec::new();
+/// Opens a file, pipe or standard input (`-`) for reading. If it is gzip or BGZF and `is_text` returns true for its first
+/// decompressed bytes, it is decompressed. Everything else is read as it is, so that it can be restored byte by byte.
+fn open_input(
+    path: &Path,
+    threads: usize,
+    scratch: &Path,
+    is_text: impl FnOnce(&[u8]) -> bool,
+) -> Result<Box<dyn Read>, Failure> {
     let failed = |error| Failure::new(ErrorKind::Machine, format!("cannot read {}: {error}", path.display()));
-    Read::by_ref(&mut file).take(GZIP_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
-    let is_file = file.metadata().map_err(failed)?.is_file();
-    if first == GZIP_MAGIC && is_file {
-        let reader = open_text(path, threads).map_err(DeltaError::Input)?;
-        return Ok(Box::new(reader));
+    let file = if path.as_os_str() == "-" { None } else { Some(open_file(path)?) };
+    let is_regular = file.as_ref().is_some_and(|file| file.metadata().is_ok_and(|found| found.is_file()));
+    let mut source: Box<dyn Read> =
+        file.map_or_else(|| Box::new(std::io::stdin().lock()) as _, |file| Box::new(file) as _);
+    let mut first = Vec::new();
+    Read::by_ref(&mut source).take(GZIP_MAGIC.len() as u64).read_to_end(&mut first).map_err(failed)?;
+    let is_compressed = first == GZIP_MAGIC;
+    let mut whole = std::io::Cursor::new(first).chain(source);
+    if !is_compressed {
+        return Ok(Box::new(whole));
     }
-    Ok(Box::new(std::io::Cursor::new(first).chain(file)))
+    // The content decides whether it is decompressed, so a stream is stored: it has to be read twice.
+    let (compressed, raw) = if is_regular {
+        (open_file(path)?, open_file(path)?)
+    } else {
+        let store = || {
+            let create = || tempfile::Builder::new().prefix("godwit-input-").tempfile_in(scratch);
+            let mut stored = TemporaryItem::create(create)?;
+            std::io::copy(&mut whole, &mut *stored)?;
+            Ok((stored.reopen()?, stored.reopen()?))
+        };
+        store().map_err(|error: std::io::Error| {
+            Failure::new(ErrorKind::Machine, format!("cannot store the input in {}: {error}", scratch.display()))
+        })?
+    };
+    let mut text = Reader::from_file(path, compressed, threads).map_err(DeltaError::Input)?;
+    let is_text = is_text(text.data().map_err(DeltaError::Input)?);
+    Ok(if is_text { Box::new(text) } else { Box::new(raw) })
+}
+
+/// Returns whether a text begins as FASTA: with a sequence name or a comment, possibly after empty lines.
+fn is_fasta(text: &[u8]) -> bool {
+    text.trim_ascii_start().first().is_some_and(|byte| b">;".contains(byte))
 }
 
 fn open_file(path: &Path) -> Result<File, Failure> {

@@ -33,6 +33,8 @@ pub(super) struct GatkSlice<'s> {
     pub(super) genome: &'s Genome,
     /// Path of a BAM with the records of the slice.
     pub(super) reads: &'s Path,
+    /// Number of the records.
+    pub(super) records: u64,
     /// Path of a private directory for temporary files.
     pub(super) directory: &'s Path,
 }
@@ -106,6 +108,14 @@ impl GatkEngine {
                 chain.wait(stop)?;
                 let part = BamPart::from_bam(&out, slice.genome)
                     .map_err(|error| chain.output_error(format!("its output: {error}")))?;
+                if part.records != slice.records {
+                    let problem = format!(
+                        "it wrote {} of {} records; GATK drops records that are not well-formed, such as those without a \
+                         read group or without qualities. Use --engine own, which keeps them",
+                        part.records, slice.records
+                    );
+                    return Err(chain.output_error(problem));
+                }
                 part.to_bytes().map_err(|source| io_engine_error(&out, source))
             }
         }

@@ -132,8 +132,8 @@ impl SlicePass<'_> {
             }
             SliceEngine::Gatk(gatk) => {
                 let directory = self.scratch.join(slice.index.to_string());
-                let work =
-                    GatkSlice { options: job.options, genome: &job.reads.genome, reads: path, directory: &directory };
+                let (genome, records) = (&job.reads.genome, slice.records);
+                let work = GatkSlice { options: job.options, genome, reads: path, records, directory: &directory };
                 let named = WorkLabel { action: "recalibrating", item: &slice.label() };
                 run_with_retry(named, &directory, job.observer, &stop, || gatk.process(self.pass, work, &stop))?
             }

@@ -153,6 +153,7 @@ fn best_score_line(row: &SummaryRow) -> String {
 
 fn records_text(records: &ComparedRecords) -> String {
     let parts = [
+        (records.unknown_contigs, "more on contigs that the reference does not have"),
         (records.skipped, "with a problem"),
         (records.other_reference, "whose REF differs from the reference"),
         (records.outside, "outside of the confident regions"),
