@@ -179,7 +179,7 @@ fn searches_with_tools_resume_with_the_same_database_only() {
         ("mmseqs easy-search some.fa proteins.fa OUT TMP --threads 1 -v 1", Some(("proteins.fa", "far.fa"))),
     ] {
         let place = scratch::directory("resume-tool");
-        let run = search("--workers 1 --fragments 6", command, &place).spawn();
+        let run = search("--workers 1 --fragments 2", command, &place).spawn();
         let journal = place.join(".out.godwit-search/journal");
         let lines = || std::fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
         wait_until("a piece is searched", || lines() >= 2 || place.join("out").exists());

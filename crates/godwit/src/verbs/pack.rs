@@ -272,7 +272,7 @@ fn open_input(
     let (compressed, raw) = if is_regular {
         (open_file(path)?, open_file(path)?)
     } else {
-        let store = || {
+        let mut store = || {
             let create = || tempfile::Builder::new().prefix("godwit-input-").tempfile_in(scratch);
             let mut stored = TemporaryItem::create(create)?;
             std::io::copy(&mut whole, &mut *stored)?;
