@@ -184,8 +184,13 @@ pub(crate) struct ResumeState {
     pub(crate) output_bytes: Option<u64>,
     /// The file of the complete output, if it has not been renamed to its final name.
     pub(crate) unpublished_output: Option<PathBuf>,
-    /// True if the complete output and the table of hits have their final names.
-    pub(crate) is_published: bool,
+}
+
+impl ResumeState {
+    /// Returns whether the complete output and the table of hits have their final names.
+    pub(crate) fn is_published(&self) -> bool {
+        self.output_bytes.is_some() && self.unpublished_output.is_none()
+    }
 }
 
 /// The checkpoint directory of a search. It remains if the search stops early, and is removed when the search is
@@ -321,9 +326,11 @@ impl SearchCheckpoint {
             let unpublished =
                 [self.file_path(REWRITTEN_OUTPUT), output.clone()].into_iter().find(|path| is_whole(path));
             // The output is renamed last, so the table of hits has its name too if the output has.
-            finished.is_published = unpublished.is_none() && is_whole(out);
-            let has_rows = || batches().all(|batch| extents_match(&rows, &batch.rows));
-            if finished.is_published || (unpublished.is_some() && has_rows()) {
+            let is_usable = match &unpublished {
+                Some(_) => batches().all(|batch| extents_match(&rows, &batch.rows)),
+                None => is_whole(out),
+            };
+            if is_usable {
                 finished.output_bytes = Some(bytes);
                 finished.unpublished_output = unpublished;
             }
@@ -508,17 +515,17 @@ mod tests {
         complete();
         fs::write(inside(REWRITTEN_OUTPUT), b"HD\nreport").expect("scratch can be written");
         let finished = open(&out, true).1;
-        assert_eq!((finished.output_bytes, finished.is_published), (Some(9), false));
+        assert_eq!((finished.output_bytes, finished.is_published()), (Some(9), false));
         assert_eq!(finished.unpublished_output, Some(inside(REWRITTEN_OUTPUT)));
         assert_eq!(finished.batches.len(), 1);
         // Renamed, and stopped before the checkpoint was removed.
         fs::rename(inside(REWRITTEN_OUTPUT), &out).expect("it is there");
         let finished = open(&out, true).1;
-        assert_eq!((finished.output_bytes, finished.is_published), (Some(9), true));
+        assert_eq!((finished.output_bytes, finished.is_published()), (Some(9), true));
         // Removed by the user: the search continues from the reports.
         fs::remove_file(&out).expect("it is there");
         let finished = open(&out, true).1;
-        assert_eq!((finished.output_bytes, finished.is_published), (None, false));
+        assert_eq!((finished.output_bytes, finished.is_published()), (None, false));
         assert_eq!(finished.batches.len(), 1);
     }
 

@@ -260,7 +260,7 @@ impl<'a> Search<'a> {
             self.counts.hits = Some(whole.rows);
             whole.commit()?;
         }
-        if !self.resume_state.is_published {
+        if !self.resume_state.is_published() {
             output_file.commit(bytes)?;
         }
         Ok(bytes)
@@ -280,7 +280,7 @@ impl<'a> Search<'a> {
                 OutputFile::open_checkpoint(self.resume_state.unpublished_output.clone().unwrap_or(output), &out)
             }
         };
-        if let Some(path) = options.hits_path.as_deref().filter(|_| !self.resume_state.is_published) {
+        if let Some(path) = options.hits_path.as_deref().filter(|_| !self.resume_state.is_published()) {
             let log = match &self.checkpoint {
                 Some(journal) => RowLog::open_named(&journal.file_path("rows"))?,
                 None => RowLog::create_unnamed(&options.scratch_directory)?,

@@ -53,6 +53,7 @@ use godwit_delta::ReferenceStore;
 use godwit_flight::trace::{TraceContext, set_process_context};
 use godwit_io::bgzf::STDIN_PATH;
 use godwit_model::ErrorKind;
+use godwit_process::TemporaryItem;
 use godwit_query::PipelineJobs;
 use godwit_serve::{CramOptions, DatasetRoot};
 use signal_hook::consts::SIGXFSZ;
@@ -130,6 +131,18 @@ fn ignore_file_size_signal() -> Result<(), Failure> {
 /// Returns the directory for scratch files (`--temp`), by default that of the system.
 fn scratch_directory(common: &CommonArgs) -> PathBuf {
     common.temp.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Copies a stream, which can be read only once, to a temporary file in a scratch directory.
+fn store_stream(
+    source: &mut dyn Read,
+    prefix: &str,
+    scratch: &Path,
+) -> std::io::Result<TemporaryItem<tempfile::NamedTempFile>> {
+    let create = || tempfile::Builder::new().prefix(prefix).tempfile_in(scratch);
+    let mut stored = TemporaryItem::create(create)?;
+    std::io::copy(source, &mut *stored)?;
+    Ok(stored)
 }
 
 /// Waits until stdin is closed. If `until_stdin_closes` is false, waits forever.

@@ -17,7 +17,7 @@ use godwit_pipeline::observer::WorkflowStep;
 use godwit_pipeline::scratch::{create_private_directory, output_id};
 use serde::{Deserialize, Serialize};
 
-use super::report::SampleOutcome;
+use super::report::{SampleOutcome, remove_if_exists};
 use super::sample_sheet::{SheetLane, SheetSample};
 use super::{StepSummary, WorkflowJob, WorkflowOptions};
 
@@ -110,11 +110,6 @@ fn manifest_checksums(directory: &Path) -> io::Result<BTreeMap<PathBuf, String>>
     manifests_in(directory)?.into_iter().map(checksum).collect()
 }
 
-/// Turns the failure to remove something that does not exist into a success.
-fn remove_if_there(removed: io::Result<()>) -> io::Result<()> {
-    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
-}
-
 /// Rejects addresses in the options and in the sheet that are invalid or not supported.
 pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]) -> Result<(), PipelineError> {
     if let Some(address) = &options.store_address {
@@ -148,7 +143,7 @@ impl WorkflowJob<'_> {
     pub(super) fn run_sample(&self, sample: &SheetSample, outcome: &mut SampleOutcome) -> Result<(), PipelineError> {
         let path = self.sample_directory(sample).join(DONE_FILE);
         if !sample.has_remote_reads() {
-            remove_if_there(std::fs::remove_file(&path)).map_err(PipelineError::file("remove", &path))?;
+            remove_if_exists(&path)?;
             self.run_sample_steps(sample, &mut outcome.steps)?;
             return self.store_sample(sample, outcome);
         }
@@ -160,13 +155,15 @@ impl WorkflowJob<'_> {
             }
             None => {
                 // An earlier checkpoint does not describe the outputs of this run.
-                remove_if_there(std::fs::remove_file(&path)).map_err(PipelineError::file("remove", &path))?;
+                remove_if_exists(&path)?;
                 let here = self.fetch_reads(sample, &directory, outcome)?;
                 self.run_sample_steps(&here, &mut outcome.steps)?;
                 self.write_sample_checkpoint(sample, outcome, &path)?;
             }
         }
-        remove_if_there(std::fs::remove_dir_all(&directory)).map_err(PipelineError::file("remove", &directory))?;
+        if directory.exists() {
+            std::fs::remove_dir_all(&directory).map_err(PipelineError::file("remove", &directory))?;
+        }
         self.store_sample(sample, outcome)
     }
 

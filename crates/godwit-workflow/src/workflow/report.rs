@@ -206,7 +206,7 @@ impl WorkflowReport {
     }
 }
 
-fn remove_if_exists(path: &Path) -> Result<(), PipelineError> {
+pub(super) fn remove_if_exists(path: &Path) -> Result<(), PipelineError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(PipelineError::file("remove", path)(error)),
         _ => Ok(()),

@@ -17,10 +17,9 @@ use godwit_files::{AtomicFile, OutputTarget, is_stdout};
 use godwit_io::bgzf::{GZIP_MAGIC, Reader};
 use godwit_model::ErrorKind;
 use godwit_model::Region;
-use godwit_process::TemporaryItem;
 
 use super::output_check::{NamedInput, check_output, reference_files};
-use super::{input_path, print, scratch_directory};
+use super::{input_path, print, scratch_directory, store_stream};
 use crate::interruption;
 
 /// Buffer size for reading and writing, in bytes.
@@ -272,15 +271,11 @@ fn open_input(
     let (compressed, raw) = if is_regular {
         (open_file(path)?, open_file(path)?)
     } else {
-        let mut store = || {
-            let create = || tempfile::Builder::new().prefix("godwit-input-").tempfile_in(scratch);
-            let mut stored = TemporaryItem::create(create)?;
-            std::io::copy(&mut whole, &mut *stored)?;
-            Ok((stored.reopen()?, stored.reopen()?))
-        };
-        store().map_err(|error: std::io::Error| {
+        let wrong = |error| {
             Failure::new(ErrorKind::Machine, format!("cannot store the input in {}: {error}", scratch.display()))
-        })?
+        };
+        let stored = store_stream(&mut whole, "godwit-input-", scratch).map_err(wrong)?;
+        (stored.reopen().map_err(wrong)?, stored.reopen().map_err(wrong)?)
     };
     let mut text = Reader::from_file(path, compressed, threads).map_err(DeltaError::Input)?;
     let is_text = is_text(text.data().map_err(DeltaError::Input)?);

@@ -23,7 +23,7 @@ use godwit_search::{
 
 use super::cluster_run::ClusterRunOptions;
 use super::output_check::check_output;
-use super::scratch_directory;
+use super::{scratch_directory, store_stream};
 use crate::interruption;
 use crate::plural::pluralize;
 use crate::progress::Progress;
@@ -414,15 +414,9 @@ fn spool_queries(
         }
         Some(_) => return Ok(None),
     };
-    let copied = TemporaryItem::create(|| tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch))
-        .and_then(|mut file| {
-            std::io::copy(&mut source, &mut file)?;
-            file.flush()?;
-            Ok(file)
-        });
     let wrong =
         |error| Failure::new(ErrorKind::Machine, format!("cannot store queries in {}: {error}", scratch.display()));
-    copied.map(Some).map_err(wrong)
+    store_stream(&mut *source, "godwit-queries-", scratch).map(Some).map_err(wrong)
 }
 
 /// Returns whether a path can be read only once, or only by this process: a pipe, a socket, a terminal, or a path of an
